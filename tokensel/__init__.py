@@ -1,0 +1,57 @@
+"""Attention that selects: one softmax attention layer, computed in score space.
+
+The model is :math:`f(X) = \\mathrm{softmax}(p^\\top E_X^\\top)\\,E_X v`. Everything the package computes goes
+through the scores :math:`a = Ep` and the values :math:`b = Ev` of the vocabulary, never through a tensor of
+sequences times length times dimension.
+
+Examples
+--------
+>>> import tokensel as ts
+>>> corpus = ts.samplers.one_important_token(n_sequences=20, length=4, n_important=2, n_irrelevant=6, seed=0)
+>>> model = ts.AttentionClassifier.initialise(corpus.n_tokens, dim=64, seed=0)
+>>> stepped = ts.one_step(model, corpus, step_size=40.0)
+"""
+
+import importlib
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AttentionClassifier",
+    "Corpus",
+    "datasets",
+    "explore",
+    "fit",
+    "highlight",
+    "one_step",
+    "plotting",
+    "samplers",
+    "score_space",
+    "theory",
+]
+
+# Names that need matplotlib or ipywidgets: loaded when first used, so that `import tokensel` stays quick.
+_LAZY = {
+    "AttentionClassifier": "model",
+    "Corpus": "corpus",
+    "datasets": None,
+    "explore": "explorer",
+    "fit": "training",
+    "highlight": "explorer",
+    "one_step": "training",
+    "plotting": None,
+    "samplers": None,
+    "score_space": None,
+    "theory": None,
+}
+
+
+def __getattr__(name):
+    if name not in _LAZY:
+        raise AttributeError(f"module 'tokensel' has no attribute {name!r}")
+    module = importlib.import_module(f"tokensel.{_LAZY[name] or name}")
+    return module if _LAZY[name] is None else getattr(module, name)
+
+
+def __dir__():
+    return sorted(__all__)
