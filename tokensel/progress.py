@@ -1,5 +1,6 @@
 """One progress bar for all long work: silent in the built book and off on request."""
 
+import numbers
 import os
 import sys
 
@@ -56,7 +57,7 @@ def progress(work=None, show=None, description=None, unit="step"):
         "unit": unit,
         "leave": False,
     }
-    if work is None or isinstance(work, int):
+    if work is None or isinstance(work, numbers.Integral):
         return tqdm(total=work, **options)
     return tqdm(work, **options)
 
