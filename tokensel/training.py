@@ -48,8 +48,8 @@ def one_step(model, corpus, step_size):
 
     Notes
     -----
-    Chapter "One gradient step" proves that row s of :math:`E_1 - E_0` is :math:`\frac{\eta_0}{2}\alpha_s v` up to
-    noise of order :math:`d^{-1/2}`.
+    Chapter "One gradient step" proves that row s of :math:`E_1 - E_0` is :math:`\frac{\eta_0}{2}\alpha_s v`
+    up to noise of order :math:`d^{-1/2}`.
 
     Examples
     --------
@@ -82,10 +82,10 @@ def one_step(model, corpus, step_size):
 class History:
     """What training did: arrays of ``steps + 1`` numbers, entry k about the model after k steps.
 
-    Entry 0 is the model as it was given, the last entry the model as it was left. With the full batch ``loss`` and
-    ``accuracy`` are those of the whole training corpus. With minibatches they are those of the minibatch that step
-    k + 1 uses, before it uses it (the last entry: of the minibatch that would have been next): noisy, but never
-    flattered by having just been trained on.
+    Entry 0 is the model as it was given, the last entry the model as it was left. With the full batch
+    ``loss`` and ``accuracy`` are those of the whole training corpus. With minibatches they are those of the
+    minibatch that step k + 1 uses, before it uses it (the last entry: of the minibatch that would have been
+    next): noisy, but never flattered by having just been trained on.
 
     Attributes
     ----------
@@ -121,8 +121,8 @@ def fit(
     Parameters
     ----------
     model : AttentionClassifier
-        Trained in place. Parameters not named in ``train`` keep their numbers; no parameter's ``requires_grad``
-        or ``grad`` is touched.
+        Trained in place. Parameters not named in ``train`` keep their numbers; no parameter's
+        ``requires_grad`` or ``grad`` is touched.
     corpus : Corpus
         The training sequences.
     steps : int
@@ -159,8 +159,8 @@ def fit(
     Warns
     -----
     RuntimeWarning
-        Training was interrupted (the stop button, Ctrl-C). The model and the history are left as they were after
-        the last whole step, and the history is returned.
+        Training was interrupted (the stop button, Ctrl-C). The model and the history are left as they were
+        after the last whole step, and the history is returned.
 
     Notes
     -----
@@ -196,20 +196,13 @@ def fit(
                 batch, epoch_starts = next(batches)
                 scores = torch.mv(parameters["embeddings"], parameters["cls"]).requires_grad_()
                 values = torch.mv(parameters["embeddings"], parameters["output"]).requires_grad_()
-                labels = torch.tensor(batch.labels, dtype=scores.dtype, device=scores.device)
                 _require_finite(scores, values, step, learning_rate)
-                logits = score_space.logits(batch, scores, values)
-                loss = torch.nn.functional.softplus(-labels * logits).mean()
+                loss, measured[1, step] = _loss_and_accuracy(batch, scores, values)
                 _require_finite(loss, loss, step, learning_rate)
-
                 measured[0, step] = loss.item()
-                measured[1, step] = _accuracy(logits, labels)
                 if validation is not None and (epoch_starts or step == steps):
                     with torch.no_grad():
-                        held_out = score_space.logits(validation, scores, values)
-                    measured[2, step] = _accuracy(
-                        held_out, torch.tensor(validation.labels, device=held_out.device)
-                    )
+                        _, measured[2, step] = _loss_and_accuracy(validation, scores, values)
                 measured[3, step] = parameters["cls"].norm().item()
                 n_measured = step + 1
                 if step == steps:
@@ -225,13 +218,10 @@ def fit(
                 bar.update()
                 bar.set_postfix(loss=f"{measured[0, step]:.4f}", refresh=False)
     except KeyboardInterrupt:
-        warnings.warn(
-            f"training was interrupted after {n_measured - 1} of {steps} steps", RuntimeWarning, stacklevel=2
-        )
+        done = max(n_measured - 1, 0)
+        warnings.warn(f"training was interrupted after {done} of {steps} steps", RuntimeWarning, stacklevel=2)
     finally:
-        if (
-            kept_step is not None and kept_step == n_measured - 1
-        ):  # a step was begun and not measured: undo it
+        if kept_step is not None and kept_step == n_measured - 1:  # begun but not measured: undo it
             for parameter, before in zip(trained, kept, strict=True):
                 parameter.copy_(before)
     return History(*measured[:, :n_measured])
@@ -275,9 +265,12 @@ def _shuffled(corpus, batch_size, rng):
             yield corpus[order[first : first + batch_size]], first == 0
 
 
-def _accuracy(logits, labels):
-    """Share of sequences whose predicted label, +1 where the logit is at least 0, is right."""
-    return ((logits >= 0) == (labels > 0)).double().mean().item()
+def _loss_and_accuracy(corpus, scores, values):
+    """Logistic loss, and the share of sequences whose predicted label (+1 where the logit is >= 0) is right."""
+    logits = score_space.logits(corpus, scores, values)
+    labels = torch.tensor(corpus.labels, dtype=logits.dtype, device=logits.device)
+    loss = torch.nn.functional.softplus(-labels * logits).mean()
+    return loss, ((logits >= 0) == (labels > 0)).double().mean().item()
 
 
 def _require_finite(first, second, step, learning_rate):
@@ -311,8 +304,8 @@ def _check_pair(model, corpus):
     n_tokens = model.embeddings.shape[0]
     if n_tokens != corpus.n_tokens:
         raise ValueError(
-            f"the model has embeddings for {n_tokens} tokens but the corpus has a vocabulary of {corpus.n_tokens}: "
-            "they must be equal"
+            f"the model has embeddings for {n_tokens} tokens but the corpus has a vocabulary of "
+            f"{corpus.n_tokens}: they must be equal"
         )
 
 
@@ -321,8 +314,8 @@ def _check_validation(validation, corpus):
         raise TypeError(f"validation must be a Corpus or None, got {type(validation).__name__}")
     if validation.n_tokens != corpus.n_tokens or validation.vocabulary != corpus.vocabulary:
         raise ValueError(
-            f"validation must have the vocabulary of the training corpus ({corpus.n_tokens} tokens) but has its own "
-            f"({validation.n_tokens} tokens): build it with vocabulary=corpus.vocabulary"
+            f"validation must have the vocabulary of the training corpus ({corpus.n_tokens} tokens) but has "
+            f"its own ({validation.n_tokens} tokens): build it with vocabulary=corpus.vocabulary"
         )
 
 
