@@ -1,0 +1,248 @@
+"""Closed forms and bounds of the book, as functions of sizes and statistics. NumPy only."""
+
+import math
+import numbers
+from typing import NamedTuple
+
+import numpy as np
+
+
+def one_step_bound(step_size, average_frequency, epsilon, output_norm=1.0, *, cls_norm):
+    r"""Bound on how far one gradient step is from :math:`\frac{\eta_0}{2}\alpha_s v` (Theorem "one step").
+
+    .. math::
+
+        \Big\lVert E_{1,s}-E_{0,s}-\tfrac{\eta_0}{2}\alpha_sv\Big\rVert \le \eta_0\,\nu_s\Big[\lVert v\rVert
+        \Big(\tfrac{e^{2\varepsilon}-1}{2}+\tfrac{\varepsilon}{4}e^{2\varepsilon}\Big)
+        +\lVert p_0\rVert\,e^{2\varepsilon}\big(\tfrac12+\tfrac\varepsilon4\big)2\varepsilon\Big]
+
+    Parameters
+    ----------
+    step_size : float
+        :math:`\eta_0 \ge 0`.
+    average_frequency : float or array_like
+        :math:`\nu_s`, of one token or of all: numbers in [0, 1].
+    epsilon : float
+        :math:`\varepsilon`, the largest absolute score or value at the start.
+    output_norm, cls_norm : float
+        :math:`\lVert v\rVert` and :math:`\lVert p_0\rVert`.
+
+    Returns
+    -------
+    float or numpy.ndarray
+        The right-hand side, in the shape of ``average_frequency``. Infinite where it exceeds float64.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A number is negative or not finite, or a frequency is above 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tokensel import theory
+    >>> theory.one_step_bound(40.0, [0.0, 0.1, 0.2], epsilon=0.05, cls_norm=1.0).round(3) + 0.0
+    array([0.   , 0.492, 0.985])
+    """
+    step_size = _at_least_zero("step_size", step_size)
+    epsilon = _at_least_zero("epsilon", epsilon)
+    output_norm = _at_least_zero("output_norm", output_norm)
+    cls_norm = _at_least_zero("cls_norm", cls_norm)
+    frequency = np.asarray(average_frequency, dtype=float)
+    if not np.all((frequency >= 0) & (frequency <= 1)):
+        raise ValueError("average_frequency must lie between 0 and 1: it is a mean of frequencies")
+    with np.errstate(over="ignore"):
+        growth = np.exp(2 * epsilon)
+        along_output = np.expm1(2 * epsilon) / 2 + epsilon / 4 * growth
+        along_cls = growth * (0.5 + epsilon / 4) * 2 * epsilon
+        # A token that never occurs, or a vector that is zero, contributes nothing even to an infinite bracket.
+        bracket = sum(
+            norm * part for norm, part in ((output_norm, along_output), (cls_norm, along_cls)) if norm
+        )
+        factor = step_size * frequency
+        bound = np.multiply(factor, bracket, out=np.zeros_like(factor), where=factor > 0)
+    return bound if bound.ndim else float(bound)
+
+
+def one_step_epsilon(n_tokens, dim, confidence, cls_norm, output_norm=1.0):
+    r"""Bound on :math:`\varepsilon=\max_s\max(|E_{0,s}\cdot p_0|,|E_{0,s}\cdot v|)` that holds with a probability.
+
+    With the entries of :math:`E_0` independent :math:`N(0,1/d)`, and :math:`p_0`, v independent of them,
+
+    .. math::
+
+        \varepsilon\le\max(\lVert v\rVert,\lVert p_0\rVert)\sqrt{\frac{2\log(4S/\delta)}{d}}
+        \quad\text{with probability at least }1-\delta.
+
+    Parameters
+    ----------
+    n_tokens, dim : int
+        S and d.
+    confidence : float
+        :math:`1-\delta`, between 0 and 1.
+    cls_norm, output_norm : float
+        :math:`\lVert p_0\rVert` and :math:`\lVert v\rVert`.
+
+    Returns
+    -------
+    float
+        The right-hand side.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A size is not a positive whole number, a norm is negative, or ``confidence`` is not inside (0, 1).
+
+    Examples
+    --------
+    >>> from tokensel import theory
+    >>> round(theory.one_step_epsilon(n_tokens=26, dim=256, confidence=0.95, cls_norm=1.0), 3)
+    0.244
+    """
+    n_tokens, dim = _positive_whole("n_tokens", n_tokens), _positive_whole("dim", dim)
+    if not 0 < _at_least_zero("confidence", confidence) < 1:
+        raise ValueError(f"confidence must lie strictly between 0 and 1, got {confidence}")
+    norm = max(_at_least_zero("cls_norm", cls_norm), _at_least_zero("output_norm", output_norm))
+    return norm * math.sqrt(2 * math.log(4 * n_tokens / (1 - confidence)) / dim)
+
+
+class OneStepRows(NamedTuple):
+    r"""Coefficients of :math:`(E_1-E_0)/\eta_0 \approx` ``along_output`` :math:`v^\top +` ``along_cls`` :math:`p_0^\top`."""
+
+    along_output: np.ndarray
+    along_cls: np.ndarray
+
+
+def one_step_first_order(frequencies, labels, scores, values):
+    r"""The rows of one gradient step to first order in the scores a and values b at the start.
+
+    .. math::
+
+        \tfrac1{\eta_0}(E_1-E_0)=\big[\tfrac12\alpha+\tfrac12\alpha\circ a-\tfrac12Ma-\tfrac14Nb\big]v^\top
+        +\tfrac12\big[\alpha\circ b-Mb\big]p_0^\top+O(\nu\varepsilon^2),\qquad
+        M=\tfrac1n\sum_iy_i\varphi_i\varphi_i^\top,\quad N=\tfrac1n\sum_i\varphi_i\varphi_i^\top .
+
+    Parameters
+    ----------
+    frequencies : numpy.ndarray or scipy.sparse array
+        :math:`\varphi` of shape (n, S), as in ``Corpus.frequencies``.
+    labels : array_like
+        y of shape (n,), each +1 or -1.
+    scores, values : array_like
+        a and b, of shape (S,), or (S, k) for k starts at once.
+
+    Returns
+    -------
+    OneStepRows
+        Two arrays of the shape of ``scores``: the coefficients on v and on :math:`p_0`.
+
+    Raises
+    ------
+    ValueError
+        The shapes do not fit, or a label is not +1 or -1.
+
+    Notes
+    -----
+    At a Gaussian start a and b are Gaussian, so this is the law of the noise: goes beyond the paper
+    (chapter "One gradient step").
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tokensel import theory
+    >>> rows = theory.one_step_first_order(np.eye(2), [1, -1], scores=[0.0, 0.0], values=[0.1, 0.1])
+    >>> rows.along_output
+    array([ 0.2375, -0.2625])
+    """
+    labels, scores, values = np.asarray(labels), np.asarray(scores, float), np.asarray(values, float)
+    if len(np.shape(frequencies)) != 2:
+        raise ValueError(f"frequencies must have shape (n, S), got {np.shape(frequencies)}")
+    n_sequences, n_tokens = frequencies.shape
+    if labels.shape != (n_sequences,) or not np.isin(labels, (-1, 1)).all():
+        raise ValueError(f"labels must be {n_sequences} numbers +1 or -1, one a sequence")
+    if scores.shape != values.shape or scores.shape[:1] != (n_tokens,) or scores.ndim > 2:
+        raise ValueError(
+            f"scores and values must both have shape ({n_tokens},) or ({n_tokens}, k), "
+            f"got {scores.shape} and {values.shape}"
+        )
+
+    def against_tokens(per_sequence):  # (n, ...) -> (S, ...): the mean over sequences, weighted by frequency
+        return frequencies.T @ per_sequence / n_sequences
+
+    def signed(per_sequence):
+        return (labels * per_sequence.T).T
+
+    alpha = against_tokens(labels.astype(float))
+    mean_score, mean_value = frequencies @ scores, frequencies @ values
+    along_output = (alpha * (1 + scores).T).T - against_tokens(signed(mean_score))
+    along_cls = (alpha * values.T).T - against_tokens(signed(mean_value))
+    return OneStepRows(along_output / 2 - against_tokens(mean_value) / 4, along_cls / 2)
+
+
+def one_step_noise(frequencies, labels, dim, cls_norm=1.0, output_norm=1.0):
+    r"""Root mean square of :math:`\lVert E_{1,s}-E_{0,s}-\frac{\eta_0}2\alpha_sv\rVert/\eta_0` at a Gaussian start.
+
+    .. math::
+
+        \frac{\lVert v\rVert}{\sqrt d}\sqrt{\tfrac12\lVert p_0\rVert^2\,\lVert\alpha_se_s-M_s\rVert^2
+        +\tfrac1{16}\lVert v\rVert^2\lVert N_s\rVert^2}
+
+    to leading order in 1/d, with M and N of `one_step_first_order` and :math:`M_s`, :math:`N_s` their rows.
+
+    Parameters
+    ----------
+    frequencies, labels
+        As in `one_step_first_order`. The cost is that of an S by S matrix.
+    dim : int
+        d.
+    cls_norm, output_norm : float
+        :math:`\lVert p_0\rVert` and :math:`\lVert v\rVert`.
+
+    Returns
+    -------
+    numpy.ndarray
+        One number a token, shape (S,).
+
+    Raises
+    ------
+    ValueError, TypeError
+        As in `one_step_first_order`; or a size is not positive, or a norm negative.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tokensel import theory
+    >>> theory.one_step_noise(np.ones((2, 1)), [1, -1], dim=400)  # one token, in every sequence: only N is left
+    array([0.0125])
+    """
+    dim = _positive_whole("dim", dim)
+    cls_norm = _at_least_zero("cls_norm", cls_norm)
+    output_norm = _at_least_zero("output_norm", output_norm)
+    n_tokens = np.shape(frequencies)[-1]
+    # Row s of the two responses to the noise values: -N_s/4, and (alpha_s e_s - M_s)/2 (the scores' is the same).
+    still, unit = np.zeros((n_tokens, n_tokens)), np.eye(n_tokens)
+    rest = one_step_first_order(frequencies, labels, still, still)
+    response = one_step_first_order(frequencies, labels, still, unit)
+    of_logits = np.linalg.norm(response.along_output - rest.along_output, axis=1)
+    of_attention = np.linalg.norm(response.along_cls, axis=1)
+    return (
+        output_norm
+        / math.sqrt(dim)
+        * np.hypot(math.sqrt(2) * cls_norm * of_attention, output_norm * of_logits)
+    )
+
+
+def _at_least_zero(name, number):
+    if not isinstance(number, numbers.Real) or isinstance(number, bool):
+        raise TypeError(f"{name} must be a number, got {number!r}")
+    if not (math.isfinite(number) and number >= 0):
+        raise ValueError(f"{name} must be finite and zero or more, got {number}")
+    return float(number)
+
+
+def _positive_whole(name, number):
+    if not isinstance(number, numbers.Integral) or isinstance(number, bool):
+        raise TypeError(f"{name} must be a whole number, got {number!r}")
+    if number < 1:
+        raise ValueError(f"{name} must be at least 1, got {number}")
+    return int(number)
