@@ -42,7 +42,7 @@ def one_step_bound(step_size, average_frequency, epsilon, output_norm=1.0, *, cl
     >>> import numpy as np
     >>> from tokensel import theory
     >>> theory.one_step_bound(40.0, [0.0, 0.1, 0.2], epsilon=0.05, cls_norm=1.0).round(3) + 0.0
-    array([0.   , 0.492, 0.985])
+    array([0.   , 0.492, 0.984])
     """
     step_size = _at_least_zero("step_size", step_size)
     epsilon = _at_least_zero("epsilon", epsilon)
@@ -55,7 +55,7 @@ def one_step_bound(step_size, average_frequency, epsilon, output_norm=1.0, *, cl
         growth = np.exp(2 * epsilon)
         along_output = np.expm1(2 * epsilon) / 2 + epsilon / 4 * growth
         along_cls = growth * (0.5 + epsilon / 4) * 2 * epsilon
-        # A token that never occurs, or a vector that is zero, contributes nothing even to an infinite bracket.
+        # A token that never occurs, or a zero vector, contributes nothing even to an infinite bracket.
         bracket = sum(
             norm * part for norm, part in ((output_norm, along_output), (cls_norm, along_cls)) if norm
         )
@@ -65,13 +65,13 @@ def one_step_bound(step_size, average_frequency, epsilon, output_norm=1.0, *, cl
 
 
 def one_step_epsilon(n_tokens, dim, confidence, cls_norm, output_norm=1.0):
-    r"""Bound on :math:`\varepsilon=\max_s\max(|E_{0,s}\cdot p_0|,|E_{0,s}\cdot v|)` that holds with a probability.
+    r"""How large the largest score or value at a Gaussian start can be, with a given confidence.
 
     With the entries of :math:`E_0` independent :math:`N(0,1/d)`, and :math:`p_0`, v independent of them,
 
     .. math::
 
-        \varepsilon\le\max(\lVert v\rVert,\lVert p_0\rVert)\sqrt{\frac{2\log(4S/\delta)}{d}}
+        \varepsilon=\max_s\max(|E_{0,s}\cdot p_0|,\,|E_{0,s}\cdot v|)\le\max(\lVert v\rVert,\lVert p_0\rVert)\sqrt{\frac{2\log(4S/\delta)}{d}}
         \quad\text{with probability at least }1-\delta.
 
     Parameters
@@ -107,7 +107,7 @@ def one_step_epsilon(n_tokens, dim, confidence, cls_norm, output_norm=1.0):
 
 
 class OneStepRows(NamedTuple):
-    r"""Coefficients of :math:`(E_1-E_0)/\eta_0 \approx` ``along_output`` :math:`v^\top +` ``along_cls`` :math:`p_0^\top`."""
+    r"""The two columns of :math:`(E_1-E_0)/\eta_0`, a matrix with rows in the span of v and :math:`p_0`."""
 
     along_output: np.ndarray
     along_cls: np.ndarray
@@ -180,14 +180,15 @@ def one_step_first_order(frequencies, labels, scores, values):
 
 
 def one_step_noise(frequencies, labels, dim, cls_norm=1.0, output_norm=1.0):
-    r"""Root mean square of :math:`\lVert E_{1,s}-E_{0,s}-\frac{\eta_0}2\alpha_sv\rVert/\eta_0` at a Gaussian start.
+    r"""Root mean square distance of one step from :math:`\frac{\eta_0}2\alpha_sv`, per unit of step size.
 
     .. math::
 
+        \sqrt{\mathbb E\lVert E_{1,s}-E_{0,s}-\tfrac{\eta_0}2\alpha_sv\rVert^2}\,/\,\eta_0\approx
         \frac{\lVert v\rVert}{\sqrt d}\sqrt{\tfrac12\lVert p_0\rVert^2\,\lVert\alpha_se_s-M_s\rVert^2
         +\tfrac1{16}\lVert v\rVert^2\lVert N_s\rVert^2}
 
-    to leading order in 1/d, with M and N of `one_step_first_order` and :math:`M_s`, :math:`N_s` their rows.
+    to leading order in 1/d, over Gaussian starts :math:`E_0`, with M and N of `one_step_first_order` and :math:`M_s`, :math:`N_s` their rows.
 
     Parameters
     ----------
@@ -212,14 +213,14 @@ def one_step_noise(frequencies, labels, dim, cls_norm=1.0, output_norm=1.0):
     --------
     >>> import numpy as np
     >>> from tokensel import theory
-    >>> theory.one_step_noise(np.ones((2, 1)), [1, -1], dim=400)  # one token, in every sequence: only N is left
+    >>> theory.one_step_noise(np.ones((2, 1)), [1, -1], dim=400)  # one token, everywhere: only N is left
     array([0.0125])
     """
     dim = _positive_whole("dim", dim)
     cls_norm = _at_least_zero("cls_norm", cls_norm)
     output_norm = _at_least_zero("output_norm", output_norm)
     n_tokens = np.shape(frequencies)[-1]
-    # Row s of the two responses to the noise values: -N_s/4, and (alpha_s e_s - M_s)/2 (the scores' is the same).
+    # Row s of the responses to the values: -N_s/4 and (alpha_s e_s - M_s)/2. The scores give the latter again.
     still, unit = np.zeros((n_tokens, n_tokens)), np.eye(n_tokens)
     rest = one_step_first_order(frequencies, labels, still, still)
     response = one_step_first_order(frequencies, labels, still, unit)

@@ -266,7 +266,7 @@ def _shuffled(corpus, batch_size, rng):
 
 
 def _loss_and_accuracy(corpus, scores, values):
-    """Logistic loss, and the share of sequences whose predicted label (+1 where the logit is >= 0) is right."""
+    """Logistic loss, and the share of sequences with the right label (+1 where the logit is >= 0)."""
     logits = score_space.logits(corpus, scores, values)
     labels = torch.tensor(corpus.labels, dtype=logits.dtype, device=logits.device)
     loss = torch.nn.functional.softplus(-labels * logits).mean()
