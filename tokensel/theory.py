@@ -56,9 +56,8 @@ def one_step_bound(step_size, average_frequency, epsilon, output_norm=1.0, *, cl
         along_output = np.expm1(2 * epsilon) / 2 + epsilon / 4 * growth
         along_cls = growth * (0.5 + epsilon / 4) * 2 * epsilon
         # A token that never occurs, or a zero vector, contributes nothing even to an infinite bracket.
-        bracket = sum(
-            norm * part for norm, part in ((output_norm, along_output), (cls_norm, along_cls)) if norm
-        )
+        parts = ((output_norm, along_output), (cls_norm, along_cls))
+        bracket = sum(norm * part for norm, part in parts if norm)
         factor = step_size * frequency
         bound = np.multiply(factor, bracket, out=np.zeros_like(factor), where=factor > 0)
     return bound if bound.ndim else float(bound)
@@ -71,7 +70,8 @@ def one_step_epsilon(n_tokens, dim, confidence, cls_norm, output_norm=1.0):
 
     .. math::
 
-        \varepsilon=\max_s\max(|E_{0,s}\cdot p_0|,\,|E_{0,s}\cdot v|)\le\max(\lVert v\rVert,\lVert p_0\rVert)\sqrt{\frac{2\log(4S/\delta)}{d}}
+        \varepsilon=\max_s\max(|E_{0,s}\cdot p_0|,\,|E_{0,s}\cdot v|)
+        \le\max(\lVert v\rVert,\lVert p_0\rVert)\sqrt{\frac{2\log(4S/\delta)}{d}}
         \quad\text{with probability at least }1-\delta.
 
     Parameters
@@ -118,9 +118,9 @@ def one_step_first_order(frequencies, labels, scores, values):
 
     .. math::
 
-        \tfrac1{\eta_0}(E_1-E_0)=\big[\tfrac12\alpha+\tfrac12\alpha\circ a-\tfrac12Ma-\tfrac14Nb\big]v^\top
-        +\tfrac12\big[\alpha\circ b-Mb\big]p_0^\top+O(\nu\varepsilon^2),\qquad
-        M=\tfrac1n\sum_iy_i\varphi_i\varphi_i^\top,\quad N=\tfrac1n\sum_i\varphi_i\varphi_i^\top .
+        \tfrac1{\eta_0}(E_1-E_0)=\big[\tfrac12\alpha+\tfrac12(\alpha\circ a-H^ya)-\tfrac14Hb\big]v^\top
+        +\tfrac12\big[\alpha\circ b-H^yb\big]p_0^\top+O(\nu\varepsilon^2),\qquad
+        H=\tfrac1n\sum_i\varphi_i\varphi_i^\top,\quad H^y=\tfrac1n\sum_iy_i\varphi_i\varphi_i^\top .
 
     Parameters
     ----------
@@ -154,12 +154,9 @@ def one_step_first_order(frequencies, labels, scores, values):
     >>> rows.along_output
     array([ 0.2375, -0.2625])
     """
-    labels, scores, values = np.asarray(labels), np.asarray(scores, float), np.asarray(values, float)
-    if len(np.shape(frequencies)) != 2:
-        raise ValueError(f"frequencies must have shape (n, S), got {np.shape(frequencies)}")
-    n_sequences, n_tokens = frequencies.shape
-    if labels.shape != (n_sequences,) or not np.isin(labels, (-1, 1)).all():
-        raise ValueError(f"labels must be {n_sequences} numbers +1 or -1, one a sequence")
+    labels = _checked_labels(frequencies, labels)
+    scores, values = np.asarray(scores, float), np.asarray(values, float)
+    n_sequences, n_tokens = np.shape(frequencies)
     if scores.shape != values.shape or scores.shape[:1] != (n_tokens,) or scores.ndim > 2:
         raise ValueError(
             f"scores and values must both have shape ({n_tokens},) or ({n_tokens}, k), "
@@ -172,7 +169,7 @@ def one_step_first_order(frequencies, labels, scores, values):
     def signed(per_sequence):
         return (labels * per_sequence.T).T
 
-    alpha = against_tokens(labels.astype(float))
+    alpha = against_tokens(labels)
     mean_score, mean_value = frequencies @ scores, frequencies @ values
     along_output = (alpha * (1 + scores).T).T - against_tokens(signed(mean_score))
     along_cls = (alpha * values.T).T - against_tokens(signed(mean_value))
@@ -185,10 +182,11 @@ def one_step_noise(frequencies, labels, dim, cls_norm=1.0, output_norm=1.0):
     .. math::
 
         \sqrt{\mathbb E\lVert E_{1,s}-E_{0,s}-\tfrac{\eta_0}2\alpha_sv\rVert^2}\,/\,\eta_0\approx
-        \frac{\lVert v\rVert}{\sqrt d}\sqrt{\tfrac12\lVert p_0\rVert^2\,\lVert\alpha_se_s-M_s\rVert^2
-        +\tfrac1{16}\lVert v\rVert^2\lVert N_s\rVert^2}
+        \frac{\lVert v\rVert}{\sqrt d}\sqrt{\tfrac12\lVert p_0\rVert^2\,\lVert\alpha_se_s-H^y_s\rVert^2
+        +\tfrac1{16}\lVert v\rVert^2\lVert H_s\rVert^2}
 
-    to leading order in 1/d, over Gaussian starts :math:`E_0`, with M and N of `one_step_first_order` and :math:`M_s`, :math:`N_s` their rows.
+    to leading order in 1/d, over Gaussian starts :math:`E_0`; :math:`H_s` and :math:`H^y_s` are rows of the
+    matrices of `one_step_first_order`, :math:`e_s` is the unit vector of token s.
 
     Parameters
     ----------
@@ -213,24 +211,33 @@ def one_step_noise(frequencies, labels, dim, cls_norm=1.0, output_norm=1.0):
     --------
     >>> import numpy as np
     >>> from tokensel import theory
-    >>> theory.one_step_noise(np.ones((2, 1)), [1, -1], dim=400)  # one token, everywhere: only N is left
+    >>> theory.one_step_noise(np.ones((2, 1)), [1, -1], dim=400)  # one token, everywhere: only H is left
     array([0.0125])
     """
+    labels = _checked_labels(frequencies, labels)
     dim = _positive_whole("dim", dim)
     cls_norm = _at_least_zero("cls_norm", cls_norm)
     output_norm = _at_least_zero("output_norm", output_norm)
-    n_tokens = np.shape(frequencies)[-1]
-    # Row s of the responses to the values: -N_s/4 and (alpha_s e_s - M_s)/2. The scores give the latter again.
-    still, unit = np.zeros((n_tokens, n_tokens)), np.eye(n_tokens)
-    rest = one_step_first_order(frequencies, labels, still, still)
-    response = one_step_first_order(frequencies, labels, still, unit)
-    of_logits = np.linalg.norm(response.along_output - rest.along_output, axis=1)
-    of_attention = np.linalg.norm(response.along_cls, axis=1)
+    if hasattr(frequencies, "toarray"):
+        frequencies = frequencies.toarray()
+    together = frequencies.T @ frequencies / len(labels)  # H
+    signed = frequencies.T @ (labels[:, None] * frequencies) / len(labels)  # H^y
+    alpha = frequencies.T @ labels / len(labels)
+    of_attention = np.linalg.norm(np.diag(alpha) - signed, axis=1)
+    of_logits = np.linalg.norm(together, axis=1)
     return (
-        output_norm
-        / math.sqrt(dim)
-        * np.hypot(math.sqrt(2) * cls_norm * of_attention, output_norm * of_logits)
+        output_norm / math.sqrt(dim) * np.hypot(cls_norm * of_attention / 2**0.5, output_norm * of_logits / 4)
     )
+
+
+def _checked_labels(frequencies, labels):
+    labels = np.asarray(labels)
+    if len(np.shape(frequencies)) != 2:
+        raise ValueError(f"frequencies must have shape (n, S), got {np.shape(frequencies)}")
+    n_sequences = np.shape(frequencies)[0]
+    if labels.shape != (n_sequences,) or not np.isin(labels, (-1, 1)).all():
+        raise ValueError(f"labels must be {n_sequences} numbers +1 or -1, one a sequence")
+    return labels.astype(float)
 
 
 def _at_least_zero(name, number):
