@@ -1,0 +1,88 @@
+"""Sphinx extension: run the chapters in parallel, and again whenever the package has changed.
+
+myst-nb caches an executed notebook under a key made of the notebook alone, so a change in ``tokensel/`` would leave
+stale pages. Here the cache's folder is named after a hash of the package and of the installed versions. Chapters that
+are not in it are run before Sphinx reads them, one per core; myst-nb then finds all of them in the cache. A cell that
+fails ends the build with the name of its chapter and its own.
+"""
+
+import hashlib
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import nbformat
+from jupyter_cache import get_cache
+from jupyter_cache.base import CacheBundleIn
+from jupyter_cache.executors.utils import single_nb_execution
+from sphinx.errors import ExtensionError
+from sphinx.util import logging
+
+logger = logging.getLogger(__name__)
+
+
+def package_hash(root):
+    """Hash of what a chapter's outputs depend on besides itself: the package's files and the pinned versions."""
+    digest = hashlib.sha256()
+    for path in [*sorted((root / "tokensel").rglob("*.py")), root / "requirements.lock"]:
+        digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def choose_cache(app, config):
+    """Point myst-nb to this package's cache; a new folder makes Sphinx read, and so run, every chapter again."""
+    root = Path(app.srcdir)
+    caches = Path(app.outdir).parent / ".jupyter_cache"
+    config.nb_execution_cache_path = str(caches / package_hash(root))
+    for old in caches.glob("*"):
+        if str(old) != config.nb_execution_cache_path:
+            shutil.rmtree(old)
+
+
+def run_chapter(path, timeout):
+    """Run one notebook in its own folder; return it with its outputs, the seconds it took and its failure or None."""
+    notebook = nbformat.read(path, as_version=4)
+    result = single_nb_execution(notebook, cwd=str(path.parent), timeout=timeout, allow_errors=False)
+    if result.err is None:
+        return notebook, result.time, None
+    cells = [c for c in notebook.cells if any(o.output_type == "error" for o in c.get("outputs", []))]
+    where = f"cell {cells[-1].id!r}" if cells else "no single cell"
+    return notebook, result.time, f"{path}: {where} failed\n{result.exc_string}"
+
+
+def run_chapters(app, env, docnames):
+    """Run the chapters about to be read that the cache does not hold, as many at a time as there are cores."""
+    config = app.config
+    cache = get_cache(config.nb_execution_cache_path)
+    waiting = []
+    for docname in docnames:
+        path = Path(env.doc2path(docname))
+        if path.suffix == ".ipynb":
+            try:
+                cache.match_cache_notebook(nbformat.read(path, as_version=4))
+            except KeyError:
+                waiting.append(path)
+    if not waiting:
+        return
+
+    failures = []
+    with ThreadPoolExecutor(max_workers=min(len(waiting), os.cpu_count())) as pool:
+        runs = pool.map(lambda path: run_chapter(path, config.nb_execution_timeout), waiting)
+        for path, (notebook, seconds, failure) in zip(waiting, runs, strict=True):
+            if failure:
+                failures.append(failure)
+                continue
+            bundle = CacheBundleIn(notebook, str(path), data={"execution_seconds": seconds})
+            cache.cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
+            logger.info(f"{path.relative_to(app.srcdir)} ran in {seconds:.0f} s")
+    if failures:
+        raise ExtensionError("\n\n".join(failures))
+
+
+def setup(app):
+    # Kernels inherit this: a page is being built for readers without a kernel (no progress bars, frames for sliders).
+    os.environ["TOKENSEL_STATIC"] = "1"
+    app.connect("config-inited", choose_cache)
+    app.connect("env-before-read-docs", run_chapters)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
