@@ -1,0 +1,169 @@
+r"""`AttentionClassifier`: one softmax attention layer read out by a ⟨cls⟩ token."""
+
+import numpy as np
+import torch
+
+from tokensel import score_space
+
+
+class AttentionClassifier(torch.nn.Module):
+    r"""A softmax attention layer whose query is the embedding of the ⟨cls⟩ token.
+
+    .. math:: f(X) = \mathrm{softmax}(p^\top E_X^\top)\, E_X v
+
+    Parameters
+    ----------
+    embeddings : (S, d) tensor or array
+        :math:`E`, one row for each token.
+    cls : (d,) tensor or array
+        :math:`p`, the embedding of the ⟨cls⟩ token.
+    output : (d,) tensor or array
+        :math:`v`, the output vector; it need not have unit norm.
+
+    Attributes
+    ----------
+    embeddings, cls, output : torch.nn.Parameter
+        Copies of the arguments, in their dtype (float32 or float64; integers become float64) and on their
+        device. All three can be trained; :func:`tokensel.fit` trains those it is told to.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not match, an entry is not finite, or dtypes or devices differ.
+    TypeError
+        If an argument does not hold float32 or float64 numbers.
+
+    Examples
+    --------
+    >>> import tokensel as ts
+    >>> corpus = ts.Corpus.from_sequences([[0, 2], [1, 2]], labels=[+1, -1], n_tokens=3)
+    >>> model = ts.AttentionClassifier([[1, 1], [1, -1], [0, 0]], cls=[100, 0], output=[0, 1])
+    >>> model(corpus).tolist()
+    [1.0, -1.0]
+    """
+
+    def __init__(self, embeddings, cls, output):
+        super().__init__()
+        embeddings, cls, output = (
+            score_space._numbers(name, numbers).detach().clone()
+            for name, numbers in (("embeddings", embeddings), ("cls", cls), ("output", output))
+        )
+        if embeddings.ndim != 2 or 0 in embeddings.shape:
+            raise ValueError(
+                "embeddings must have shape (tokens, dimension), one row for each token, "
+                f"got shape {tuple(embeddings.shape)}"
+            )
+        dim = embeddings.shape[1]
+        for name, vector in (("cls", cls), ("output", output)):
+            if vector.shape != (dim,):
+                raise ValueError(
+                    f"{name} must have shape ({dim},), the dimension of the embeddings, "
+                    f"got shape {tuple(vector.shape)}"
+                )
+            if (vector.dtype, vector.device) != (embeddings.dtype, embeddings.device):
+                raise ValueError(
+                    f"{name} must have the dtype and device of the embeddings, {embeddings.dtype} on "
+                    f"{embeddings.device}, got {vector.dtype} on {vector.device}"
+                )
+            if not torch.isfinite(vector).all():
+                raise ValueError(f"{name} must be finite, got {_first_not_finite(vector)}")
+        if not torch.isfinite(embeddings).all():
+            token = int((~torch.isfinite(embeddings)).any(1).nonzero()[0])
+            raise ValueError(
+                f"embeddings must be finite, but the row of token {token} "
+                f"holds {_first_not_finite(embeddings[token])}"
+            )
+        self.embeddings = torch.nn.Parameter(embeddings)
+        self.cls = torch.nn.Parameter(cls)
+        self.output = torch.nn.Parameter(output)
+
+    @classmethod
+    def initialise(cls, n_tokens, dim, seed=0, dtype=torch.float64, device="cpu", output="signs"):
+        r"""Draw a model at random.
+
+        Entries of :math:`E_0` and :math:`p_0` are independent :math:`N(0, 1/d)`; the output vector is
+        random signs divided by :math:`\sqrt d`, so that it has unit norm.
+
+        Parameters
+        ----------
+        n_tokens, dim : int
+            :math:`S` and :math:`d`.
+        seed : int or numpy.random.Generator
+            The numbers are drawn in float64 and then rounded: one seed gives one model, whatever the dtype
+            and device.
+        dtype : torch.dtype
+            float32 or float64.
+        device : str or torch.device
+        output : "signs" or (d,) array
+            :math:`v`, if it is not to be drawn.
+
+        Returns
+        -------
+        AttentionClassifier
+
+        Examples
+        --------
+        >>> import tokensel as ts
+        >>> model = ts.AttentionClassifier.initialise(n_tokens=5, dim=16, seed=0)
+        >>> model.output.norm().item()
+        1.0
+        """
+        for name, size in (("n_tokens", n_tokens), ("dim", dim)):
+            if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
+                raise ValueError(f"{name} must be a positive whole number, got {size!r}")
+        if dtype not in (torch.float32, torch.float64):
+            raise TypeError(f"dtype must be torch.float32 or torch.float64, got {dtype}")
+        if isinstance(output, str) and output != "signs":
+            raise ValueError(f'output must be "signs" or {dim} numbers, got {output!r}')
+        rng = np.random.default_rng(seed)
+        embeddings = rng.standard_normal((n_tokens, dim)) / np.sqrt(dim)
+        query = rng.standard_normal(dim) / np.sqrt(dim)
+        if isinstance(output, str):
+            output = rng.choice([-1.0, 1.0], dim) / np.sqrt(dim)
+        return cls(*(torch.as_tensor(part).to(device, dtype) for part in (embeddings, query, output)))
+
+    def scores(self):
+        r"""Return the scores :math:`a = Ep`, shape (S,)."""
+        return self.embeddings @ self.cls
+
+    def values(self):
+        r"""Return the values :math:`b = Ev`, shape (S,)."""
+        return self.embeddings @ self.output
+
+    def attention(self, corpus):
+        r"""Return the attention :math:`q_{is}`, an (n, S) sparse CSR tensor."""
+        return score_space.attention(self._checked(corpus), self.scores())
+
+    def forward(self, corpus):
+        r"""Return the logits :math:`f_i = \sum_s q_{is} b_s`, shape (n,)."""
+        return score_space.logits(self._checked(corpus), *self._scores_and_values())
+
+    def loss(self, corpus):
+        r"""Return the logistic loss :math:`L = \frac1n\sum_i\log(1+e^{-y_if_i})`."""
+        return score_space.loss(self._checked(corpus), *self._scores_and_values())
+
+    @torch.no_grad()
+    def predict(self, corpus):
+        r"""Return the predicted label of every sequence, +1 where :math:`f_i \ge 0`, else -1; shape (n,)."""
+        return torch.where(self(corpus) >= 0, 1, -1)
+
+    def extra_repr(self):
+        n_tokens, dim = self.embeddings.shape
+        return f"n_tokens={n_tokens}, dim={dim}, dtype={self.embeddings.dtype}"
+
+    def _scores_and_values(self):
+        # One product instead of two: its backward pass writes the rank-two gradient of E in one go.
+        return (self.embeddings @ torch.stack((self.cls, self.output), 1)).unbind(1)
+
+    def _checked(self, corpus):
+        n_tokens = getattr(corpus, "n_tokens", None)
+        if n_tokens is not None and n_tokens != len(self.embeddings):
+            raise ValueError(
+                f"the corpus has {n_tokens} tokens, but the model has embeddings for {len(self.embeddings)}: "
+                "build the corpus with the vocabulary the model was made for"
+            )
+        return corpus
+
+
+def _first_not_finite(numbers):
+    return float(numbers[~torch.isfinite(numbers)][0])
