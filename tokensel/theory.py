@@ -154,9 +154,9 @@ def one_step_first_order(frequencies, labels, scores, values):
     >>> rows.along_output
     array([ 0.2375, -0.2625])
     """
-    labels = _checked_labels(frequencies, labels)
+    frequencies, labels = _checked(frequencies, labels)
     scores, values = np.asarray(scores, float), np.asarray(values, float)
-    n_sequences, n_tokens = np.shape(frequencies)
+    n_sequences, n_tokens = frequencies.shape
     if scores.shape != values.shape or scores.shape[:1] != (n_tokens,) or scores.ndim > 2:
         raise ValueError(
             f"scores and values must both have shape ({n_tokens},) or ({n_tokens}, k), "
@@ -214,7 +214,7 @@ def one_step_noise(frequencies, labels, dim, cls_norm=1.0, output_norm=1.0):
     >>> theory.one_step_noise(np.ones((2, 1)), [1, -1], dim=400)  # one token, everywhere: only H is left
     array([0.0125])
     """
-    labels = _checked_labels(frequencies, labels)
+    frequencies, labels = _checked(frequencies, labels)
     dim = _positive_whole("dim", dim)
     cls_norm = _at_least_zero("cls_norm", cls_norm)
     output_norm = _at_least_zero("output_norm", output_norm)
@@ -230,14 +230,15 @@ def one_step_noise(frequencies, labels, dim, cls_norm=1.0, output_norm=1.0):
     )
 
 
-def _checked_labels(frequencies, labels):
-    labels = np.asarray(labels)
-    if len(np.shape(frequencies)) != 2:
-        raise ValueError(f"frequencies must have shape (n, S), got {np.shape(frequencies)}")
-    n_sequences = np.shape(frequencies)[0]
+def _checked(frequencies, labels):
+    if not hasattr(frequencies, "toarray"):  # anything but a SciPy sparse array
+        frequencies = np.asarray(frequencies, dtype=float)
+    if frequencies.ndim != 2:
+        raise ValueError(f"frequencies must have shape (n, S), got {frequencies.shape}")
+    n_sequences, labels = frequencies.shape[0], np.asarray(labels)
     if labels.shape != (n_sequences,) or not np.isin(labels, (-1, 1)).all():
         raise ValueError(f"labels must be {n_sequences} numbers +1 or -1, one a sequence")
-    return labels.astype(float)
+    return frequencies, labels.astype(float)
 
 
 def _at_least_zero(name, number):

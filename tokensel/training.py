@@ -59,8 +59,8 @@ def one_step(model, corpus, step_size):
     >>> corpus = ts.Corpus.from_sequences([[0, 2], [1, 2]], labels=[+1, -1], n_tokens=3)
     >>> model = ts.AttentionClassifier.initialise(n_tokens=3, dim=4096, seed=0)
     >>> stepped = ts.one_step(model, corpus, step_size=40.0)
-    >>> ((stepped.values() - model.values()) / 20.0).detach().numpy().round(1) + 0.0
-    array([ 0.2, -0.2,  0. ])
+    >>> ((stepped.values() - model.values()) / 20.0).detach().numpy().round(2) + 0.0
+    array([ 0.26, -0.25,  0.  ])
     >>> corpus.average_signed_frequency
     array([ 0.25, -0.25,  0.  ])
     """
@@ -269,7 +269,7 @@ def _loss_and_accuracy(corpus, scores, values):
     """Logistic loss, and the share of sequences with the right label (+1 where the logit is >= 0)."""
     logits = score_space.logits(corpus, scores, values)
     labels = torch.tensor(corpus.labels, dtype=logits.dtype, device=logits.device)
-    loss = torch.nn.functional.softplus(-labels * logits).mean()
+    loss = score_space._logistic(labels * logits)
     return loss, ((logits >= 0) == (labels > 0)).double().mean().item()
 
 
@@ -301,12 +301,7 @@ def _check_pair(model, corpus):
         raise TypeError(f"model must be an AttentionClassifier, got {type(model).__name__}")
     if not isinstance(corpus, Corpus):
         raise TypeError(f"corpus must be a Corpus, got {type(corpus).__name__}")
-    n_tokens = model.embeddings.shape[0]
-    if n_tokens != corpus.n_tokens:
-        raise ValueError(
-            f"the model has embeddings for {n_tokens} tokens but the corpus has a vocabulary of "
-            f"{corpus.n_tokens}: they must be equal"
-        )
+    model._checked(corpus)
 
 
 def _check_validation(validation, corpus):
