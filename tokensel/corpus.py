@@ -1,8 +1,10 @@
 """`Corpus`: labelled token sequences as counts, and the statistics of their tokens."""
 
 import difflib
+import numbers
 import re
-from collections import defaultdict
+import reprlib
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Set
 from fractions import Fraction
 from functools import cached_property
@@ -12,14 +14,14 @@ import numpy as np
 #: What a token of a text is: a letter, digit or underscore, then more of them or apostrophes ("don't").
 TOKEN = re.compile(r"(?u)\b\w[\w']*\b")
 
-# Integers up to here are exact in float64: sums of counts stay below it.
+# Integers below this are exact in float64: sums of counts stay below it.
 _LARGEST_EXACT = 2**53
 
 
 def tokenise(text):
-    """Split a text into the tokens that a `Corpus` counts.
+    r"""Split a text into the tokens that a `Corpus` counts.
 
-    The text is lower-cased, ``<br />`` becomes a space, and tokens match ``(?u)\\b\\w[\\w']*\\b``.
+    The text is lower-cased, ``<br />`` becomes a space, and tokens match ``(?u)\b\w[\w']*\b``.
 
     Parameters
     ----------
@@ -30,11 +32,18 @@ def tokenise(text):
     list of str
         The tokens in the order of the text, repeats included.
 
+    Raises
+    ------
+    TypeError
+        If the text is not a str.
+
     Examples
     --------
     >>> tokenise("Don't miss it!<br />A GREAT film")
     ["don't", 'miss', 'it', 'a', 'great', 'film']
     """
+    if not isinstance(text, str):
+        raise TypeError(f"text must be a str, got {text!r}")
     return TOKEN.findall(text.lower().replace("<br />", " "))
 
 
@@ -42,12 +51,12 @@ class Corpus:
     r"""Labelled token sequences, held as the counts :math:`C_{is}`.
 
     A softmax layer without positions sees a sequence only through how often each token stands in it, so a
-    corpus is the sparse matrix of counts and one label a sequence. It never changes: arrays are read-only, and
-    the statistics of its tokens are computed once, when first asked for.
+    corpus is the sparse matrix of counts and one label a sequence. It never changes: arrays are read-only,
+    and the statistics of its tokens are computed once, when first asked for.
 
     Parameters
     ----------
-    counts : (n, S) integer array, SciPy sparse or dense
+    counts : (n, S) array of int, SciPy sparse or dense
         :math:`C_{is}`, how often token :math:`s` stands in sequence :math:`i`. It is copied.
     labels : (n,) array
         The classes, as -1 and +1 or as 0 and 1 (False and True); 0 is read as -1. One class alone is fine:
@@ -83,33 +92,30 @@ class Corpus:
 
     Notes
     -----
-    Indexing by sequences (a slice, positions, a mask or one position) gives the corpus of those sequences over
-    the same vocabulary; nothing is validated again, so minibatches are cheap.
+    ``corpus[rows]``, with a slice, positions, a mask or one position, is the corpus of those sequences over
+    the same vocabulary. Nothing is validated again, so minibatches are cheap.
 
     Examples
     --------
     >>> corpus = Corpus([[1, 0, 2], [0, 1, 1]], labels=[1, 0])
     >>> corpus
-    Corpus(2 sequences: 1 positive, 1 negative; 2 to 3 tokens long, mean 2.5; 3 distinct tokens)
+    Corpus(2 sequences: 1 positive, 1 negative; 2 to 3 tokens long, mean 2.5; vocabulary of 3 tokens)
     >>> corpus.average_signed_frequency.round(3)
     array([ 0.167, -0.25 ,  0.083])
-    >>> corpus[corpus.labels == 1].n_sequences
-    1
+    >>> corpus[corpus.labels == 1]
+    Corpus(1 sequence: 1 positive, 0 negative; 3 tokens long; vocabulary of 3 tokens)
     """
 
     def __init__(self, counts, labels, vocabulary=None, texts=None):
         counts = _checked_counts(counts)
         n_sequences, n_tokens = counts.shape
-        self._fill(
-            counts,
-            _signs(labels, n_sequences),
-            _words("vocabulary", vocabulary, n_tokens, "one word a token", distinct=True),
-            _words("texts", texts, n_sequences, "one text a sequence"),
-            _row_sums(counts),
-        )
+        labels = _signs(labels, n_sequences)
+        vocabulary = None if vocabulary is None else _words(vocabulary, n_tokens)
+        texts = None if texts is None else _strings("texts", texts, n_sequences)
+        self._fill(counts, labels, vocabulary, texts, counts.sum(axis=1))
 
     def _fill(self, counts, labels, vocabulary, texts, lengths):
-        # SciPy would otherwise scan all indices to find out, at each first use.
+        # SciPy would otherwise scan all indices for these two facts when it first needs them.
         counts.has_sorted_indices = True
         counts.has_canonical_format = True
         for array in (counts.data, counts.indices, counts.indptr, labels, lengths):
@@ -156,34 +162,34 @@ class Corpus:
         array([[1, 0, 1, 1],
                [0, 1, 1, 2]])
         """
-        ids = [_ids(sequence, i) for i, sequence in enumerate(sequences)]
-        if not ids:
+        sequences = [_ids(sequence, i) for i, sequence in enumerate(sequences)]
+        if not sequences:
             raise ValueError("sequences is empty: a corpus needs at least one sequence")
-        lengths = np.array([len(one) for one in ids], dtype=np.int64)
-        flat = np.concatenate(ids)
-        n_tokens = _size_of_vocabulary(n_tokens, vocabulary, flat)
-        wrong = np.flatnonzero((flat < 0) | (flat >= n_tokens))
+        lengths = np.array([len(ids) for ids in sequences], dtype=np.int64)
+        ids = np.concatenate(sequences)
+        if n_tokens is not None:
+            n_tokens = _whole_number("n_tokens", n_tokens)
+        if vocabulary is not None:
+            vocabulary = _words(vocabulary, n_tokens)
+            n_tokens = len(vocabulary)
+        elif n_tokens is None:
+            n_tokens = max(int(ids.max()), 0) + 1
+        wrong = np.flatnonzero((ids < 0) | (ids >= n_tokens))
         if wrong.size:
             i = int(np.searchsorted(np.cumsum(lengths), wrong[0], side="right"))
             raise ValueError(
-                f"sequences[{i}] holds the token id {flat[wrong[0]]}, but ids go from 0 to {n_tokens - 1} "
-                f"({n_tokens:,} tokens)"
+                f"sequences[{i}] holds the token id {ids[wrong[0]]}, but ids go from 0 to {n_tokens - 1}"
             )
-        return cls._trusted(
-            _count(flat, lengths, n_tokens),
-            _signs(labels, len(lengths)),
-            _words("vocabulary", vocabulary, n_tokens, "one word a token", distinct=True),
-            None,
-            lengths,
-        )
+        labels = _signs(labels, len(lengths))
+        return cls._trusted(_count(ids, lengths, n_tokens), labels, vocabulary, None, lengths)
 
     @classmethod
     def from_texts(cls, texts, labels, min_document_frequency=1, vocabulary=None, keep_texts=False):
         """Count the tokens of texts.
 
-        Texts are split by `tokenise`. The vocabulary is either given or, in alphabetical order, all tokens
-        that stand in at least ``min_document_frequency`` of the texts; other tokens are left out, and lengths
-        count only tokens that stay.
+        Texts are split by `tokenise`. The vocabulary is either given or consists, in alphabetical order, of
+        all tokens that stand in at least ``min_document_frequency`` of the texts. Other tokens are left out:
+        ``lengths`` counts those that stay.
 
         Parameters
         ----------
@@ -191,9 +197,9 @@ class Corpus:
         labels : (n,) array
             -1 and +1, or 0 and 1, as for `Corpus`.
         min_document_frequency : int, default 1
-            How many texts a token must stand in to be kept.
+            In how many texts a token must stand to be kept.
         vocabulary : sequence of str, optional
-            Count these tokens and no others, in this order, e.g. the vocabulary of a training corpus.
+            Count these tokens and no others, in this order: the vocabulary of a training corpus, say.
         keep_texts : bool, default False
             Keep the texts, as given, in ``corpus.texts``.
 
@@ -206,8 +212,8 @@ class Corpus:
         TypeError
             If a text is not a str, or ``min_document_frequency`` not an int.
         ValueError
-            If a text keeps no token (the message says which, how many, and what to do), if a word of the given
-            vocabulary cannot be a token, or if both a vocabulary and a cut are given.
+            If a text keeps no token (the message says how many do, which, and what to do), if a word of the
+            given vocabulary cannot be a token, or if both a vocabulary and a cut are given.
 
         Examples
         --------
@@ -218,48 +224,37 @@ class Corpus:
         array([[1, 0, 1, 2],
                [1, 1, 1, 0]])
         """
-        if isinstance(min_document_frequency, bool) or not isinstance(
-            min_document_frequency, int | np.integer
-        ):
-            raise TypeError(
-                f"min_document_frequency is a number of texts, e.g. 20; got {min_document_frequency!r}"
-            )
-        if min_document_frequency < 1:
-            raise ValueError(f"min_document_frequency must be at least 1, got {min_document_frequency}")
-        texts = _words("texts", texts, None, "")
+        least = _whole_number("min_document_frequency", min_document_frequency)
+        texts = _strings("texts", texts)
         if not texts:
             raise ValueError("texts is empty: a corpus needs at least one text")
         labels = _signs(labels, len(texts))
         if vocabulary is not None:
-            if min_document_frequency > 1:
+            if least > 1:
                 raise ValueError(
-                    "give either vocabulary or min_document_frequency: a given vocabulary is taken whole"
+                    "give either vocabulary or min_document_frequency: a given vocabulary is kept whole"
                 )
-            vocabulary = _words("vocabulary", vocabulary, None, "", distinct=True)
+            vocabulary = _words(vocabulary)
             for word in vocabulary:
                 if tokenise(word) != [word]:
                     raise ValueError(
-                        f"no text can hold the token {word!r} of vocabulary: tokens are single lower-case words "
-                        f"(this one is read as {tokenise(word)})"
+                        f"vocabulary holds {word!r}, which no text can hold: a token is one lower-case word, "
+                        f"and this is read as {tokenise(word)}"
                     )
 
         counts, words = _count_words(texts)
-        lost = np.flatnonzero(np.diff(counts.indptr) == 0)
-        if lost.size:
-            raise ValueError(_lost_texts(lost, len(texts), "hold no token at all", "leave them out"))
+        _refuse_empty(counts, "hold no token at all", "leave them out")
         if vocabulary is None:
-            enough = np.bincount(counts.indices, minlength=len(words)) >= min_document_frequency
-            vocabulary = tuple(sorted(word for word, kept in zip(words, enough, strict=True) if kept))
-            why = f"lose every token to the cut min_document_frequency={min_document_frequency}"
+            frequent = np.bincount(counts.indices, minlength=len(words)) >= least
+            vocabulary = tuple(sorted(words[s] for s in np.flatnonzero(frequent)))
+            why = f"lose every token to the cut min_document_frequency={least}"
             remedy = "lower min_document_frequency, or leave those texts out"
         else:
             why = f"hold no token of the given vocabulary of {len(vocabulary):,} words"
             remedy = "give a larger vocabulary, or leave those texts out"
         counts = _keep_words(counts, words, vocabulary)
-        lost = np.flatnonzero(np.diff(counts.indptr) == 0)
-        if lost.size:
-            raise ValueError(_lost_texts(lost, len(texts), why, remedy))
-        return cls._trusted(counts, labels, vocabulary, texts if keep_texts else None, _row_sums(counts))
+        _refuse_empty(counts, why, remedy)
+        return cls._trusted(counts, labels, vocabulary, texts if keep_texts else None, counts.sum(axis=1))
 
     @property
     def n_sequences(self):
@@ -274,11 +269,9 @@ class Corpus:
     @cached_property
     def frequencies(self):
         r"""csr_array, (n, S) : :math:`\varphi_{is}=C_{is}/T_i`; each row sums to 1."""
-        from scipy.sparse import csr_array
-
         counts = self.counts
         data = counts.data / np.repeat(self.lengths, np.diff(counts.indptr))
-        frequencies = csr_array((_read_only(data), counts.indices, counts.indptr), shape=counts.shape)
+        frequencies = _csr(_read_only(data), counts.indices, counts.indptr, counts.shape)
         frequencies.has_sorted_indices = True
         frequencies.has_canonical_format = True
         return frequencies
@@ -287,37 +280,37 @@ class Corpus:
     def average_signed_frequency(self):
         r"""ndarray, (S,) : :math:`\alpha_s=\frac1n\sum_iy_i\varphi_{is}`, exactly 0 where it is 0.
 
-        The counts are summed as integers over all sequences of one length and divided last; where the sum over
-        the lengths might still be rounding alone, it is evaluated as a fraction. So the sign of every
-        :math:`\alpha_s` is right, and "irrelevant" needs no threshold.
+        Counts are summed as integers over the sequences of one length and divided last. Where the sum over
+        the lengths might be nothing but rounding, it is evaluated again in fractions. So every
+        :math:`\alpha_s` has the right sign, and "irrelevant" needs no threshold.
         """
-        return _read_only(self._sum_of_frequencies(self.labels) / self.n_sequences)
+        return _read_only(self._summed_frequencies(self.labels) / self.n_sequences)
 
     @cached_property
     def average_frequency(self):
         r"""ndarray, (S,) : :math:`\nu_s=\frac1n\sum_i\varphi_{is}`; the entries sum to 1."""
-        return _read_only(self._sum_of_frequencies(np.ones_like(self.labels)) / self.n_sequences)
+        return _read_only(self._summed_frequencies(np.ones_like(self.labels)) / self.n_sequences)
 
     @cached_property
     def document_frequency(self):
-        """ndarray, (S,), int64 : the number of sequences that each token stands in."""
+        """ndarray, (S,), int64 : in how many sequences each token stands."""
         return _read_only(np.bincount(self.counts.indices, minlength=self.n_tokens))
 
     @cached_property
     def posterior_difference(self):
         r"""ndarray, (S,) : :math:`\Delta_s=\hat P(y=1\mid s\in X)-\hat P(y=-1\mid s\in X)`.
 
-        Of the sequences that hold the token, the share of positive less the share of negative ones; NaN where no
-        sequence holds it.
+        Among the sequences that hold the token, the share of positive less the share of negative ones; NaN
+        where no sequence holds it.
         """
-        signed = self._positive_document_frequency * 2 - self.document_frequency
+        signed = 2 * self._positive_document_frequency - self.document_frequency
         difference = np.full(self.n_tokens, np.nan)
         np.divide(signed, self.document_frequency, out=difference, where=self.document_frequency > 0)
         return _read_only(difference)
 
     @cached_property
     def token_kinds(self):
-        r"""ndarray, (S,), str : what each token tells about the class.
+        r"""ndarray, (S,), str : what each token says about the class.
 
         ``"completely positive"`` or ``"completely negative"``: it stands in sequences of that class only.
         Otherwise ``"positive"``, ``"negative"`` or ``"irrelevant"``: the sign of :math:`\alpha_s`.
@@ -325,14 +318,13 @@ class Corpus:
         """
         sign = np.sign(self.average_signed_frequency).astype(int)
         kinds = np.array(["negative", "irrelevant", "positive"], dtype="<U19")[sign + 1]
-        positive, total = self._positive_document_frequency, self.document_frequency
-        kinds[positive == total] = "completely positive"
-        kinds[positive == 0] = "completely negative"
-        kinds[total == 0] = "absent"
+        kinds[self._positive_document_frequency == self.document_frequency] = "completely positive"
+        kinds[self._positive_document_frequency == 0] = "completely negative"
+        kinds[self.document_frequency == 0] = "absent"
         return _read_only(kinds)
 
     def token_id(self, word):
-        """The id of a word: its column in ``counts``, its row in the embeddings.
+        """Id of a word: its column in ``counts``, its row in the embeddings.
 
         Parameters
         ----------
@@ -344,8 +336,10 @@ class Corpus:
 
         Raises
         ------
+        TypeError
+            If the word is not a str.
         ValueError
-            If the word is not in the vocabulary (the message lists similar words), or the corpus has none.
+            If the word is not in the vocabulary (the message offers similar words), or the corpus has none.
 
         Examples
         --------
@@ -358,13 +352,15 @@ class Corpus:
         if self.vocabulary is None:
             raise ValueError("this corpus has no vocabulary: its tokens are known by their ids only")
         if word not in self._ids:
-            similar = difflib.get_close_matches(word.lower(), self.vocabulary)
-            hint = f"; similar words: {', '.join(similar)}" if similar else ""
-            raise ValueError(f"{word!r} is not in the vocabulary of {self.n_tokens:,} words{hint}")
+            similar = ", ".join(difflib.get_close_matches(word.lower(), self.vocabulary))
+            raise ValueError(
+                f"{word!r} is not in the vocabulary of {self.n_tokens:,} words"
+                + (f"; similar words: {similar}" if similar else "")
+            )
         return self._ids[word]
 
     def __getitem__(self, rows):
-        rows = self._positions(rows)
+        rows = _positions(rows, self.n_sequences)
         texts = None if self.texts is None else tuple(self.texts[i] for i in rows)
         return self._trusted(self.counts[rows], self.labels[rows], self.vocabulary, texts, self.lengths[rows])
 
@@ -374,21 +370,24 @@ class Corpus:
     def __repr__(self):
         positive = int(np.count_nonzero(self.labels == 1))
         shortest, longest = int(self.lengths.min()), int(self.lengths.max())
-        sizes = f"{shortest:,} to {longest:,} tokens long, mean {self.lengths.mean():,.1f}"
-        if shortest == longest:
-            sizes = f"{shortest:,} token{'s' * (shortest > 1)} long"
+        size = _plural(longest, "token")
+        if shortest < longest:
+            size = f"{shortest:,} to {size} long, mean {self.lengths.mean():,.1f}"
+        else:
+            size += " long"
         return (
-            f"Corpus({self.n_sequences:,} sequence{'s' * (self.n_sequences > 1)}: {positive:,} positive, "
-            f"{self.n_sequences - positive:,} negative; {sizes}; {self.n_tokens:,} distinct "
-            f"{'tokens' if self.vocabulary is None else 'words'}{'' if self.texts is None else '; texts kept'})"
+            f"Corpus({_plural(self.n_sequences, 'sequence')}: {positive:,} positive, "
+            f"{self.n_sequences - positive:,} negative; {size}; vocabulary of "
+            f"{_plural(self.n_tokens, 'token' if self.vocabulary is None else 'word')}"
+            f"{'' if self.texts is None else '; texts kept'})"
         )
 
     def __setattr__(self, name, value):
-        # Statistics and the kernels' tensors are computed once: a changed corpus would silently disagree with them.
+        # Statistics and kernels are computed once: they would silently disagree with a changed corpus.
         raise AttributeError(f"cannot set {name!r}: a Corpus does not change; make a new one")
 
     def __reduce__(self):
-        # Arrays come back from a pickle writable, so a copy goes through `_trusted` as well.
+        # NumPy unpickles arrays as writable: a copy, too, must go through `_trusted`.
         return self._trusted, (self.counts, self.labels, self.vocabulary, self.texts, self.lengths)
 
     @cached_property
@@ -400,8 +399,8 @@ class Corpus:
         in_positive = np.repeat(self.labels == 1, np.diff(self.counts.indptr))
         return np.bincount(self.counts.indices[in_positive], minlength=self.n_tokens)
 
-    def _sum_of_frequencies(self, weights):
-        r"""Sum :math:`\sum_iw_iC_{is}/T_i` for integer weights: (S,), with the exact sign."""
+    def _summed_frequencies(self, weights):
+        r""":math:`\sum_iw_iC_{is}/T_i` for integer weights, (S,): rounded, but never to the wrong sign."""
         from scipy.sparse import csc_array
 
         lengths, group = np.unique(self.lengths, return_inverse=True)
@@ -411,41 +410,26 @@ class Corpus:
         terms = sums.data / np.repeat(lengths, np.diff(sums.indptr))
         total = np.bincount(sums.indices, terms, minlength=self.n_tokens)
 
-        # Each of at most K terms is rounded once and each addition once, with a relative error of eps / 2: the
-        # sum is wrong by less than K eps times the sum of magnitudes. Below twice that its sign is in doubt.
+        # A token has at most K terms, one a length. Each division and each addition has a relative error of
+        # at most eps / 2, so the sum is off by less than K eps times the sum of the terms' magnitudes, even
+        # with the second order counted in. Where it is not above twice that, fractions decide.
         size = np.bincount(sums.indices, np.abs(terms), minlength=self.n_tokens)
-        error = 2 * len(lengths) * np.finfo(float).eps * size
-        doubtful = np.flatnonzero((size > 0) & (np.abs(total) <= error))
+        margin = 2 * len(lengths) * np.finfo(float).eps * size
+        doubtful = np.flatnonzero((size > 0) & (np.abs(total) <= margin))
         columns = sums[:, doubtful].tocsc()
-        for j, s in enumerate(doubtful):
-            entries = slice(columns.indptr[j], columns.indptr[j + 1])
-            pairs = zip(columns.data[entries], lengths[columns.indices[entries]], strict=True)
-            total[s] = float(sum(Fraction(int(a), int(length)) for a, length in pairs))
+        for s, start, stop in zip(doubtful, columns.indptr[:-1], columns.indptr[1:], strict=True):
+            numerators, denominators = columns.data[start:stop], lengths[columns.indices[start:stop]]
+            total[s] = float(sum(map(Fraction, numerators.tolist(), denominators.tolist())))
         return total
 
-    def _positions(self, rows):
-        """Turn whatever indexes sequences into an array of positions from 0."""
-        n = self.n_sequences
-        if isinstance(rows, slice):
-            positions = np.arange(n)[rows]
-        else:
-            positions = np.atleast_1d(np.asarray(rows))
-            if positions.ndim != 1:
-                raise TypeError(f"index a corpus by sequences alone, not by {rows!r}")
-            if positions.dtype == bool:
-                if len(positions) != n:
-                    raise IndexError(
-                        f"the mask has {len(positions)} entries, but the corpus has {n} sequences"
-                    )
-                positions = np.flatnonzero(positions)
-            elif positions.size and positions.dtype.kind not in "iu":
-                raise TypeError(f"index a corpus by a slice, positions or a mask, not by {rows!r}")
-        if positions.size == 0:
-            raise ValueError("no sequence is left: a corpus needs at least one")
-        if positions.min() < -n or positions.max() >= n:
-            wrong = positions[(positions < -n) | (positions >= n)][0]
-            raise IndexError(f"there is no sequence {wrong}: the corpus has {n} sequences")
-        return np.where(positions < 0, positions + n, positions)
+
+def _whole_number(name, value, least=1):
+    """Check that an argument is an integer (True and False are none) and at least ``least``."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{name} must be a whole number, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}")
+    return int(value)
 
 
 def _read_only(array):
@@ -453,138 +437,148 @@ def _read_only(array):
     return array
 
 
-def _row_sums(counts):
-    return np.add.reduceat(counts.data, counts.indptr[:-1], dtype=np.int64)
+def _plural(number, noun):
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _csr(data, indices, indptr, shape):
+    """Make a CSR array with 32-bit indices where they suffice."""
+    from scipy.sparse import csr_array
+
+    index = np.int32 if max(shape[1], len(indices)) <= np.iinfo(np.int32).max else np.int64
+    return csr_array((data, indices.astype(index, copy=False), indptr.astype(index, copy=False)), shape=shape)
 
 
 def _checked_counts(counts):
     """Copy counts of any layout into a canonical CSR array of int64."""
-    from scipy import sparse
+    from scipy.sparse import coo_array, issparse
 
-    if not sparse.issparse(counts):
+    if not issparse(counts):
         counts = np.asarray(counts)
     if counts.ndim != 2 or 0 in counts.shape:
         raise ValueError(f"counts must have shape (sequences, tokens), none of them 0; got {counts.shape}")
     if counts.dtype.kind not in "iu":
-        raise TypeError(
-            f"counts must be integers, how often each token stands in each sequence; got {counts.dtype}"
-        )
-    counts = sparse.csr_array(counts, dtype=np.int64, copy=True)
+        raise TypeError(f"counts must be integers (how often each token stands there), got {counts.dtype}")
+    counts = coo_array(counts, dtype=np.int64).tocsr()  # sums duplicates and sorts; never shares memory
+    counts.eliminate_zeros()
     if counts.nnz and counts.data.min() < 0:
         raise ValueError(f"counts must not be negative, got {counts.data.min()}")
     if counts.data.sum(dtype=float) >= _LARGEST_EXACT:
         raise ValueError("counts are too large to be summed exactly: their sum must stay below 2**53")
-    counts.sum_duplicates()
-    counts.eliminate_zeros()
+    _refuse_empty(counts, "hold no token", "attention needs at least one, leave those sequences out", "row")
+    return _csr(counts.data, counts.indices, counts.indptr, counts.shape)
+
+
+def _refuse_empty(counts, why, remedy, noun="text"):
     empty = np.flatnonzero(np.diff(counts.indptr) == 0)
     if empty.size:
-        raise ValueError(
-            f"{empty.size} of {counts.shape[0]} rows of counts are empty (row{_listed(empty)}): attention needs "
-            "at least one token a sequence; leave them out"
-        )
-    return counts
+        which = ", ".join(map(str, empty[:5])) + (", ..." if empty.size > 5 else "")
+        raise ValueError(f"{empty.size:,} of {counts.shape[0]:,} {noun}s {why} (positions {which}): {remedy}")
 
 
 def _signs(labels, n_sequences):
     """Read labels as -1 and +1."""
-    given = np.asarray(labels)
-    if given.shape != (n_sequences,):
-        raise ValueError(f"labels must have shape ({n_sequences},), one a sequence; got shape {given.shape}")
-    values = set(given.tolist())
+    labels = np.asarray(labels)
+    if labels.shape != (n_sequences,):
+        raise ValueError(f"labels must have shape ({n_sequences},), one a sequence; got shape {labels.shape}")
+    values = set(labels.tolist())
     if not (values <= {-1, 1} or values <= {0, 1}):
         shown = ", ".join(sorted(map(repr, values))[:5]) + (", ..." if len(values) > 5 else "")
-        raise ValueError(f"labels must be -1 and +1, or 0 and 1, two classes at most; got {shown}")
-    return np.where(given == 1, 1, -1).astype(np.int64)
+        raise ValueError(f"labels must be -1 and +1, or 0 and 1: two classes at most; got {shown}")
+    return np.where(labels == 1, 1, -1)
 
 
-def _words(name, words, size, what, distinct=False):
-    """A tuple of str from an argument that holds one str a token or a sequence (None stays None)."""
-    if words is None:
-        return None
-    if isinstance(words, str | bytes | Mapping | Set):
-        raise TypeError(f"{name} must be a list of str, got a {type(words).__name__}")
-    words = tuple(words)
-    for i, word in enumerate(words):
-        if not isinstance(word, str):
-            raise TypeError(f"{name} must hold str only, but {name}[{i}] is {word!r}")
-    if size is not None and len(words) != size:
-        raise ValueError(f"{name} must have {size:,} entries, {what}; got {len(words):,}")
-    if distinct and len(set(words)) < len(words):
-        seen = set()
-        again = next(word for word in words if word in seen or seen.add(word))
-        raise ValueError(f"{name} holds {again!r} more than once")
-    return words
+def _strings(name, strings, size=None):
+    """Read an argument that holds str as a tuple."""
+    if isinstance(strings, str | bytes | Mapping | Set):
+        raise TypeError(f"{name} must be a list of str, got a {type(strings).__name__}")
+    strings = tuple(strings)
+    for i, string in enumerate(strings):
+        if not isinstance(string, str):
+            raise TypeError(f"{name} must hold str only, but {name}[{i}] is {string!r}")
+    if size is not None and len(strings) != size:
+        raise ValueError(f"{name} must have {size:,} entries, got {len(strings):,}")
+    return tuple(map(str, strings))  # NumPy's own kind of str would print as np.str_('word')
+
+
+def _words(vocabulary, size=None):
+    """Read a vocabulary: str, each once."""
+    vocabulary = _strings("vocabulary", vocabulary, size)
+    if not vocabulary:
+        raise ValueError("vocabulary is empty: it needs at least one word")
+    repeated = [word for word, times in Counter(vocabulary).items() if times > 1]
+    if repeated:
+        raise ValueError(f"vocabulary must hold each word once, but {repeated[0]!r} is repeated")
+    return vocabulary
 
 
 def _ids(sequence, i):
-    """The token ids of sequence i as int64."""
-    ids = np.asarray(sequence)
-    if ids.ndim != 1:
-        raise TypeError(f"sequences[{i}] must be a flat list of token ids, got {sequence!r}")
+    """Read the token ids of sequence i as int64."""
+    try:
+        ids = np.asarray(sequence)
+    except ValueError:  # lists of different lengths stand inside
+        ids = None
+    if ids is None or ids.ndim != 1:
+        raise TypeError(f"sequences[{i}] must be a flat list of token ids, got {reprlib.repr(sequence)}")
     if ids.size == 0:
         raise ValueError(f"sequences[{i}] is empty: attention needs at least one token in each sequence")
-    # NumPy reads [True, 2] as [1, 2]; only the list itself still knows.
-    if ids.dtype.kind not in "iu" or (
-        isinstance(sequence, list | tuple) and bool in set(map(type, sequence))
-    ):
-        hint = "; for words, use Corpus.from_texts" if ids.dtype.kind == "U" else ""
-        raise TypeError(f"token ids must be integers, but sequences[{i}] is {sequence!r}{hint}")
-    if ids.dtype == np.uint64 and ids.max() > np.iinfo(np.int64).max:
-        raise ValueError(f"sequences[{i}] holds the token id {ids.max()}, which is beyond any vocabulary")
+    # NumPy reads [True, 2] as [1, 2]: only the list itself still knows.
+    with_bool = isinstance(sequence, list | tuple) and bool in set(map(type, sequence))
+    if with_bool or ids.dtype.kind not in "iu":
+        hint = "; for words use Corpus.from_texts" if ids.dtype.kind == "U" else ""
+        raise TypeError(f"token ids must be integers, but sequences[{i}] is {reprlib.repr(sequence)}{hint}")
+    if ids.max() > np.iinfo(np.int64).max:
+        raise ValueError(f"sequences[{i}] holds the token id {ids.max()}, larger than any vocabulary")
     return ids.astype(np.int64, copy=False)
 
 
-def _size_of_vocabulary(n_tokens, vocabulary, flat):
-    if n_tokens is None:
-        return max(int(flat.max()) + 1, 1) if vocabulary is None else len(vocabulary)
-    if isinstance(n_tokens, bool) or not isinstance(n_tokens, int | np.integer):
-        raise TypeError(f"n_tokens must be an int, the size of the vocabulary; got {n_tokens!r}")
-    if n_tokens < 1:
-        raise ValueError(f"n_tokens must be at least 1, got {n_tokens}")
-    return int(n_tokens)
+def _positions(rows, n_sequences):
+    """Turn whatever picks sequences into an array of positions from 0."""
+    if isinstance(rows, slice):
+        positions = np.arange(n_sequences)[rows]
+    else:
+        positions = np.atleast_1d(np.asarray(rows))
+    wrong_kind = positions.size > 0 and positions.dtype.kind not in "iub"
+    if isinstance(rows, tuple) or positions.ndim != 1 or wrong_kind:
+        raise TypeError(f"pick sequences by a slice, positions or a mask, not by {reprlib.repr(rows)}")
+    if positions.dtype == bool:
+        if len(positions) != n_sequences:
+            raise IndexError(f"the mask has {len(positions):,} entries for {n_sequences:,} sequences")
+        positions = np.flatnonzero(positions)
+    if positions.size == 0:
+        raise ValueError("no sequence is picked: a corpus needs at least one")
+    outside = (positions < -n_sequences) | (positions >= n_sequences)
+    if outside.any():
+        raise IndexError(f"there is no sequence {positions[outside][0]}: the corpus has {n_sequences:,}")
+    return np.where(positions < 0, positions + n_sequences, positions)
 
 
-def _count(flat, lengths, n_tokens):
+def _count(ids, lengths, n_tokens):
     """Count ids that stand one sequence after the other: a canonical CSR array (n, S)."""
-    from scipy.sparse import csr_array
-
     indptr = np.concatenate([[0], np.cumsum(lengths)])
-    counts = csr_array((np.ones(len(flat), dtype=np.int64), flat, indptr), shape=(len(lengths), n_tokens))
+    counts = _csr(np.ones(len(ids), dtype=np.int64), ids, indptr, (len(lengths), n_tokens))
     counts.sum_duplicates()
     return counts
 
 
 def _count_words(texts):
-    """Count all tokens of the texts, numbered as they come; also the list of words."""
-    ids = defaultdict()
-    ids.default_factory = ids.__len__  # a new word gets the next number
-    flat, lengths = [], np.empty(len(texts), dtype=np.int64)
+    """Count all tokens of the texts, numbered as they come: the counts and the words."""
+    number_of_word = defaultdict()
+    number_of_word.default_factory = number_of_word.__len__  # a new word gets the next number
+    ids, lengths = [], np.empty(len(texts), dtype=np.int64)
     for i, text in enumerate(texts):
         tokens = tokenise(text)
         lengths[i] = len(tokens)
-        flat.append(np.fromiter(map(ids.__getitem__, tokens), dtype=np.int32, count=len(tokens)))
-    return _count(np.concatenate(flat), lengths, max(len(ids), 1)), list(ids)
+        ids.append(np.fromiter(map(number_of_word.__getitem__, tokens), dtype=np.int32, count=len(tokens)))
+    return _count(np.concatenate(ids), lengths, max(len(number_of_word), 1)), list(number_of_word)
 
 
 def _keep_words(counts, words, vocabulary):
     """Keep the columns of a vocabulary, in its order."""
-    from scipy.sparse import csr_array
-
     place = {word: s for s, word in enumerate(vocabulary)}
-    column = np.array([place.get(word, -1) for word in words], dtype=np.int32)[counts.indices]
+    column = np.array([place.get(word, -1) for word in words], dtype=np.int64)[counts.indices]
     kept = column >= 0
     indptr = np.concatenate([[0], np.cumsum(kept)])[counts.indptr]
-    shape = (counts.shape[0], len(vocabulary))
-    counts = csr_array((counts.data[kept], column[kept], indptr), shape=shape)
+    counts = _csr(counts.data[kept], column[kept], indptr, (counts.shape[0], len(vocabulary)))
     counts.sort_indices()
     return counts
-
-
-def _lost_texts(lost, n_texts, why, remedy):
-    return f"{lost.size:,} of {n_texts:,} texts {why} (text{_listed(lost)}): {remedy}"
-
-
-def _listed(positions):
-    """'s 1, 4, 7, ...' for a message."""
-    shown = ", ".join(str(i) for i in positions[:5].tolist())
-    return ("s " if len(positions) > 1 else " ") + shown + (", ..." if len(positions) > 5 else "")
