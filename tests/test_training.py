@@ -1,0 +1,404 @@
+"""`one_step` and `fit` against the model a reader would write first: embedding lookup, softmax, autograd."""
+
+import numpy as np
+import pytest
+import torch
+
+import tokensel as ts
+from tokensel import score_space
+
+# Float64 rounding of sums of some hundred terms, over at most ten steps; parameters are of order one.
+ROUNDING = 1e-11
+PARAMETERS = ("embeddings", "cls", "output")
+
+
+def _sequences(seed, n=30, n_tokens=12):
+    rng = np.random.default_rng(seed)
+    sequences = [rng.integers(0, n_tokens, rng.integers(1, 9)).tolist() for _ in range(n)]
+    return sequences, np.where(rng.random(n) < 0.7, 1, -1)
+
+
+def _corpus(seed=0, n=30, n_tokens=12):
+    sequences, labels = _sequences(seed, n, n_tokens)
+    return ts.Corpus.from_sequences(sequences, labels=labels, n_tokens=n_tokens)
+
+
+def _model(seed=0, n_tokens=12, dim=5, **options):
+    return ts.AttentionClassifier.initialise(n_tokens, dim, seed=seed, **options)
+
+
+def _lookup_logits(embeddings, cls, output, sequences):
+    rows = [embeddings[torch.tensor(sequence)] for sequence in sequences]
+    return torch.stack([torch.softmax(row @ cls, 0) @ (row @ output) for row in rows])
+
+
+def _lookup_loss(embeddings, cls, output, sequences, labels):
+    logits = _lookup_logits(embeddings, cls, output, sequences)
+    return torch.log1p(torch.exp(-torch.tensor(labels) * logits)).mean()
+
+
+def _copies(model):
+    return {name: getattr(model, name).detach().clone() for name in PARAMETERS}
+
+
+def _same(model, tensors, tolerance=0.0):
+    for name, tensor in tensors.items():
+        torch.testing.assert_close(getattr(model, name).detach(), tensor, rtol=tolerance, atol=tolerance)
+
+
+# --- one step ---
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_one_step_is_the_gradient_step_of_the_lookup_model(seed):
+    sequences, labels = _sequences(seed)
+    corpus = ts.Corpus.from_sequences(sequences, labels=labels, n_tokens=12)
+    model = _model(seed)
+    start = {name: tensor.requires_grad_() for name, tensor in _copies(model).items()}
+    _lookup_loss(*start.values(), sequences, labels).backward()
+    stepped = ts.one_step(model, corpus, step_size=7.0)
+    expected = {name: (tensor - 7.0 * tensor.grad).detach() for name, tensor in start.items()}
+    expected["output"] = start["output"].detach()
+    _same(stepped, expected, ROUNDING)
+
+
+def test_one_step_leaves_the_start_alone_and_shares_nothing_with_it():
+    model, corpus = _model(dtype=torch.float32), _corpus()
+    before = _copies(model)
+    stepped = ts.one_step(model, corpus, step_size=3.0)
+    assert all(getattr(stepped, name).dtype == torch.float32 for name in PARAMETERS)
+    with torch.no_grad():
+        for name in PARAMETERS:
+            getattr(stepped, name).zero_()
+    _same(model, before)
+    assert all(getattr(model, name).grad is None for name in PARAMETERS)
+
+
+def test_a_step_of_size_zero_stays():
+    model = _model()
+    _same(ts.one_step(model, _corpus(), step_size=0.0), _copies(model))
+
+
+@pytest.mark.parametrize(
+    ("step_size", "error", "words"),
+    [
+        (-1.0, ValueError, "step_size must be zero or more, got -1"),
+        (float("nan"), ValueError, "step_size must be finite, got nan"),
+        ("big", TypeError, "step_size must be a number, got 'big'"),
+    ],
+)
+def test_one_step_says_what_is_wrong_with_the_step_size(step_size, error, words):
+    with pytest.raises(error, match=words):
+        ts.one_step(_model(), _corpus(), step_size)
+
+
+# --- fit against the same optimiser on the lookup model ---
+
+SUBSETS = [
+    ("cls",),
+    ("output",),
+    ("embeddings",),
+    ("embeddings", "cls"),
+    ("cls", "output"),
+    ("embeddings", "cls", "output"),
+]
+
+
+@pytest.mark.parametrize("train", SUBSETS)
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_fit_is_the_optimiser_of_torch_on_the_lookup_model(optimizer, train):
+    sequences, labels = _sequences(3)
+    corpus = ts.Corpus.from_sequences(sequences, labels=labels, n_tokens=12)
+    model = _model(3)
+    theirs = {name: tensor.requires_grad_() for name, tensor in _copies(model).items()}
+    rate = 0.5 if optimizer == "sgd" else 0.05
+    kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[optimizer]
+    reference = kind([theirs[name] for name in train], lr=rate, foreach=False)
+    losses, accuracies, norms = [], [], []
+    for step in range(9):
+        loss = _lookup_loss(*theirs.values(), sequences, labels)
+        logits = _lookup_logits(*theirs.values(), sequences).detach().numpy()
+        losses.append(loss.item())
+        accuracies.append(np.mean(np.sign(logits) == labels))
+        norms.append(theirs["cls"].norm().item())
+        if step < 8:
+            reference.zero_grad()
+            loss.backward()
+            reference.step()
+    history = ts.fit(model, corpus, steps=8, optimizer=optimizer, learning_rate=rate, train=train)
+    _same(model, {name: tensor.detach() for name, tensor in theirs.items()}, ROUNDING)
+    np.testing.assert_allclose(history.loss, losses, atol=ROUNDING)
+    np.testing.assert_array_equal(history.accuracy, accuracies)
+    np.testing.assert_allclose(history.cls_norm, norms, atol=ROUNDING)
+    assert np.isnan(history.validation_accuracy).all()
+    assert history.validation_accuracy.shape == history.loss.shape == (9,)
+
+
+def test_parameters_that_are_not_trained_and_all_flags_stay_as_they_were():
+    model = _model()
+    model.embeddings.requires_grad_(False)
+    model.output.requires_grad_(False)
+    model.cls.grad = torch.ones(5, dtype=torch.float64)
+    before = _copies(model)
+    ts.fit(model, _corpus(), steps=3, train=("embeddings", "cls"))
+    assert not torch.equal(model.embeddings, before["embeddings"])
+    assert not torch.equal(model.cls, before["cls"])
+    assert torch.equal(model.output, before["output"])
+    assert [getattr(model, name).requires_grad for name in PARAMETERS] == [False, True, False]
+    assert model.embeddings.grad is None
+    assert torch.equal(model.cls.grad, torch.ones(5, dtype=torch.float64))
+
+
+def test_float32_stays_float32():
+    model = _model(dtype=torch.float32)
+    history = ts.fit(model, _corpus(), steps=2)
+    assert model.embeddings.dtype == torch.float32
+    assert history.loss.dtype == np.float64
+
+
+def test_no_steps_only_measures():
+    model, corpus = _model(), _corpus()
+    before = _copies(model)
+    history = ts.fit(model, corpus, steps=0)
+    _same(model, before)
+    np.testing.assert_allclose(history.loss, [model.loss(corpus).item()], rtol=ROUNDING)
+
+
+def test_the_loss_of_a_very_wrong_model_keeps_its_digits():
+    # log(1 + e^25) is 25 + e^-25; a softplus that cuts off at 20 would lose the e^-25 = 1.4e-11.
+    corpus = ts.Corpus.from_sequences([[0]], labels=[-1], n_tokens=1)
+    model = ts.AttentionClassifier([[25.0]], cls=[0.0], output=[1.0])
+    history = ts.fit(model, corpus, steps=0)
+    assert history.loss[0] == pytest.approx(25 + np.exp(-25.0), abs=1e-14)
+    corpus = ts.Corpus.from_sequences([[0]], labels=[+1], n_tokens=1)
+    assert ts.fit(model, corpus, steps=0).loss[0] == pytest.approx(np.exp(-25.0), rel=1e-9)
+
+
+# --- what the history means ---
+
+
+def test_entry_k_is_the_model_after_k_steps():
+    corpus, held_out = _corpus(0), _corpus(1)
+    history = ts.fit(_model(), corpus, steps=6, validation=held_out)
+    for steps in range(7):
+        model = _model()
+        ts.fit(model, corpus, steps=steps)
+        assert history.loss[steps] == pytest.approx(model.loss(corpus).item(), rel=ROUNDING)
+        right = model.predict(held_out).numpy() == held_out.labels
+        assert history.validation_accuracy[steps] == right.mean()
+        assert history.cls_norm[steps] == pytest.approx(model.cls.norm().item(), rel=ROUNDING)
+
+
+def test_the_validation_corpus_is_never_trained_on():
+    plain, watched = _model(), _model()
+    ts.fit(plain, _corpus(0), steps=5)
+    ts.fit(watched, _corpus(0), steps=5, validation=_corpus(1))
+    _same(watched, _copies(plain))
+
+
+def test_a_full_batch_step_is_one_forward_and_one_backward_pass(monkeypatch):
+    calls = []
+    logits = score_space.logits
+    monkeypatch.setattr(score_space, "logits", lambda *args: calls.append(1) or logits(*args))
+    ts.fit(_model(), _corpus(), steps=10)
+    assert len(calls) == 11  # one a step, and the measurement of the end
+
+
+# --- minibatches ---
+
+
+def test_an_epoch_uses_every_sequence_once_in_an_order_of_its_own(monkeypatch):
+    corpus, used = _corpus(n=10), []
+    take = ts.Corpus.__getitem__
+    monkeypatch.setattr(ts.Corpus, "__getitem__", lambda self, rows: used.append(rows) or take(self, rows))
+    ts.fit(_model(), corpus, steps=9, batch_size=4)  # three minibatches an epoch
+    assert [len(rows) for rows in used] == [4, 4, 2] * 3 + [4]
+    epochs = [np.concatenate(used[3 * k : 3 * k + 3]).tolist() for k in range(3)]
+    assert all(sorted(epoch) == list(range(10)) for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) == 3
+
+
+def test_a_minibatch_step_is_a_step_on_those_sequences_alone(monkeypatch):
+    corpus, used = _corpus(n=10), []
+    take = ts.Corpus.__getitem__
+    with monkeypatch.context() as patch:
+        patch.setattr(ts.Corpus, "__getitem__", lambda self, rows: used.append(rows) or take(self, rows))
+        model = _model()
+        history = ts.fit(model, corpus, steps=2, optimizer="sgd", learning_rate=0.3, batch_size=4)
+    by_hand = _model()
+    for step in range(2):
+        assert history.loss[step] == pytest.approx(by_hand.loss(corpus[used[step]]).item(), rel=ROUNDING)
+        ts.fit(by_hand, corpus[used[step]], steps=1, optimizer="sgd", learning_rate=0.3)
+    assert history.loss[2] == pytest.approx(by_hand.loss(corpus[used[2]]).item(), rel=ROUNDING)
+    _same(model, _copies(by_hand), ROUNDING)
+
+
+def test_one_minibatch_of_everything_is_the_full_batch():
+    full, shuffled = _model(), _model()
+    ts.fit(full, _corpus(), steps=4)
+    ts.fit(shuffled, _corpus(), steps=4, batch_size=1000)
+    _same(shuffled, _copies(full), ROUNDING)
+
+
+def test_with_minibatches_validation_is_measured_once_an_epoch_and_at_the_end():
+    history = ts.fit(_model(), _corpus(n=10), steps=7, batch_size=4, validation=_corpus(1))
+    assert np.flatnonzero(~np.isnan(history.validation_accuracy)).tolist() == [0, 3, 6, 7]
+
+
+@pytest.mark.parametrize("batch_size", [None, 7])
+def test_the_same_seed_gives_the_same_result_to_the_last_bit(batch_size):
+    corpus, models, histories = _corpus(), [], []
+    for seed in (5, 5, np.random.default_rng(5)):
+        models.append(_model())
+        histories.append(ts.fit(models[-1], corpus, steps=9, batch_size=batch_size, seed=seed))
+    for model, history in zip(models[1:], histories[1:], strict=True):
+        _same(model, _copies(models[0]))
+        np.testing.assert_array_equal(history.loss, histories[0].loss)
+
+
+def test_another_seed_shuffles_otherwise_and_the_global_state_plays_no_part():
+    corpus, one, other = _corpus(), _model(), _model()
+    np.random.seed(1)  # noqa: NPY002 - the global state that must play no part
+    torch.manual_seed(1)
+    state = torch.get_rng_state()
+    ts.fit(one, corpus, steps=3, batch_size=5, seed=1)
+    ts.fit(other, corpus, steps=3, batch_size=5, seed=2)
+    assert not torch.equal(one.embeddings, other.embeddings)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+# --- when it goes wrong ---
+
+
+@pytest.mark.parametrize("batch_size", [None, 8])
+def test_a_loss_that_stops_being_finite_leaves_the_last_finite_model(batch_size):
+    corpus = _corpus()
+    options = {"optimizer": "sgd", "learning_rate": 1e160, "batch_size": batch_size}
+    model = _model()
+    with pytest.raises(FloatingPointError) as caught:
+        ts.fit(model, corpus, steps=50, **options)
+    message = str(caught.value)
+    assert "learning rate 1e+160" in message
+    failed = int(message.split("at step ")[1].split()[0])
+    assert f"left as it was after step {failed - 1}" in message
+    assert np.isfinite(model.loss(corpus).item())
+    before = _model()
+    ts.fit(before, corpus, steps=failed - 1, **options)
+    _same(model, _copies(before))
+    with pytest.raises(FloatingPointError):
+        ts.fit(_model(), corpus, steps=failed, **options)
+
+
+def test_a_model_whose_scores_overflow_from_the_start_is_named():
+    model = ts.AttentionClassifier([[1e200], [1.0]], cls=[1e200], output=[1.0])
+    corpus = ts.Corpus.from_sequences([[0, 1]], labels=[1], n_tokens=2)
+    with pytest.raises(FloatingPointError, match="the model as given"):
+        ts.fit(model, corpus, steps=1)
+
+
+def _interrupt(monkeypatch, owner, name, call, after):
+    """Press Ctrl-C in the ``call``-th call of a function, after it has done its work or before."""
+    original, calls = getattr(owner, name), []
+
+    def interrupted(*args, **kwargs):
+        calls.append(1)
+        if len(calls) == call and not after:
+            raise KeyboardInterrupt
+        result = original(*args, **kwargs)
+        if len(calls) == call:
+            raise KeyboardInterrupt
+        return result
+
+    monkeypatch.setattr(owner, name, interrupted)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "after"),
+    [(torch.optim.SGD, "step", True), (score_space, "logits", False), (torch, "_foreach_copy_", True)],
+    ids=["after an update", "in the forward pass", "before an update"],
+)
+def test_an_interrupt_leaves_model_and_history_at_the_last_whole_step(monkeypatch, owner, name, after):
+    corpus, model = _corpus(), _model()
+    with monkeypatch.context() as patch:
+        _interrupt(patch, owner, name, call=4, after=after)
+        with pytest.warns(RuntimeWarning, match=r"interrupted after \d of 9 steps"):
+            history = ts.fit(model, corpus, steps=9, optimizer="sgd", learning_rate=0.5)
+    done = len(history.loss) - 1
+    assert done == (2 if owner is score_space else 3)
+    whole = _model()
+    ts.fit(whole, corpus, steps=done, optimizer="sgd", learning_rate=0.5)
+    _same(model, _copies(whole))
+    assert history.loss[-1] == pytest.approx(model.loss(corpus).item(), rel=ROUNDING)
+    assert history.cls_norm.shape == history.accuracy.shape == (done + 1,)
+
+
+def test_an_interrupt_before_anything_was_measured_changes_nothing(monkeypatch):
+    model = _model()
+    before = _copies(model)
+    _interrupt(monkeypatch, score_space, "logits", call=1, after=False)
+    with pytest.warns(RuntimeWarning, match="interrupted after 0 of 9 steps"):
+        history = ts.fit(model, _corpus(), steps=9)
+    assert len(history.loss) == 0
+    _same(model, before)
+
+
+# --- bad input ---
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"optimizer": "adamw"}, ValueError, "optimizer must be one of 'sgd', 'adam', got 'adamw'"),
+        ({"optimizer": torch.optim.Adam}, ValueError, "optimizer must be one of 'sgd', 'adam'"),
+        ({"learning_rate": 0}, ValueError, "learning_rate must be positive, got 0"),
+        ({"learning_rate": float("inf")}, ValueError, "learning_rate must be finite, got inf"),
+        ({"learning_rate": "0.1"}, TypeError, "learning_rate must be a number, got '0.1'"),
+        ({"steps": -1}, ValueError, "steps must be at least 0, got -1"),
+        ({"steps": 2.5}, TypeError, "steps must be a whole number, got 2.5"),
+        ({"batch_size": 0}, ValueError, "batch_size must be at least 1, got 0"),
+        ({"batch_size": 1.5}, TypeError, "batch_size must be a whole number, got 1.5"),
+        ({"train": ()}, ValueError, "train must name one or more of"),
+        ({"train": ("cls", "cls")}, ValueError, "each once, got"),
+        ({"train": ("queries",)}, ValueError, "train must name one or more of .* got \\('queries',\\)"),
+        ({"train": "cls"}, TypeError, "train must be a tuple of names such as \\('cls',\\), got the string"),
+        ({"validation": [[0, 1]]}, TypeError, "validation must be a Corpus or None, got list"),
+        (
+            {"validation": _corpus(n_tokens=9)},
+            ValueError,
+            "validation must have the vocabulary .* its own .9 tokens",
+        ),
+        ({"progress": "yes"}, TypeError, "progress must be True, False or None, got 'yes'"),
+    ],
+)
+def test_fit_says_what_is_wrong_and_trains_nothing(options, error, words):
+    model = _model()
+    before = _copies(model)
+    with pytest.raises(error, match=words):
+        ts.fit(model, _corpus(), **options)
+    _same(model, before)
+
+
+def test_a_validation_corpus_with_other_words_is_refused():
+    train = ts.Corpus.from_texts(["good film", "bad film"], labels=[1, -1])
+    other = ts.Corpus.from_texts(["fine film", "poor film"], labels=[1, -1])
+    assert train.n_tokens == other.n_tokens
+    with pytest.raises(ValueError, match=r"vocabulary=corpus\.vocabulary"):
+        ts.fit(_model(n_tokens=train.n_tokens), train, validation=other)
+
+
+@pytest.mark.parametrize("function", [lambda *a: ts.one_step(*a, step_size=1.0), ts.fit])
+def test_model_and_corpus_must_be_what_they_are_called_and_fit_together(function):
+    with pytest.raises(TypeError, match="model must be an AttentionClassifier, got ndarray"):
+        function(np.eye(3), _corpus())
+    with pytest.raises(TypeError, match="corpus must be a Corpus, got list"):
+        function(_model(), [[0, 1]])
+    with pytest.raises(ValueError, match="corpus has 12 tokens, but the model has embeddings for 9"):
+        function(_model(n_tokens=9), _corpus())
+
+
+def test_progress_reports_on_request_only(capsys, monkeypatch):
+    monkeypatch.delenv("TOKENSEL_STATIC", raising=False)
+    ts.fit(_model(), _corpus(), steps=3)
+    assert capsys.readouterr().err == ""
+    ts.fit(_model(), _corpus(), steps=3, progress=True)
+    assert "training" in capsys.readouterr().err
