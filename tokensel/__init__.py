@@ -37,7 +37,7 @@ _LAZY = {
     "datasets": None,
     "explore": "explorer",
     "fit": "training",
-    "highlight": "explorer",
+    "highlight": "highlighting",
     "one_step": "training",
     "plotting": None,
     "samplers": None,

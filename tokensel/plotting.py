@@ -46,15 +46,15 @@ def use_style():
     mpl.rc("figure", figsize=FIGURE_SIZE, dpi=DPI, facecolor="white")
     mpl.rc("figure.constrained_layout", use=True)
     mpl.rc("savefig", dpi=DPI, facecolor="white")
-    mpl.rc("font", family=["DejaVu Sans"], size=13)
+    mpl.rc("font", family=["DejaVu Sans"], size=14)
     mpl.rc("mathtext", fontset="dejavusans")
     mpl.rc("text", color=ink)
-    mpl.rc("axes", labelsize=13, titlesize=13, titlelocation="left", labelcolor=ink, edgecolor=ink)
+    mpl.rc("axes", labelsize=14, titlesize=14, titlelocation="left", labelcolor=ink, edgecolor=ink)
     mpl.rc("axes", linewidth=0.8, axisbelow=True, grid=False, prop_cycle=_cycle())
     mpl.rc("axes.spines", top=False, right=False)
-    mpl.rc("xtick", labelsize=12, color=ink)
-    mpl.rc("ytick", labelsize=12, color=ink)
-    mpl.rc("legend", fontsize=12, frameon=False, handlelength=1.6)
+    mpl.rc("xtick", labelsize=13, color=ink)
+    mpl.rc("ytick", labelsize=13, color=ink)
+    mpl.rc("legend", fontsize=13, frameon=False, handlelength=1.6)
     mpl.rc("grid", color="#d9d9d9", linewidth=0.7)
     mpl.rc("lines", linewidth=2.0, markersize=7)
     mpl.rc("hatch", linewidth=0.8)
@@ -282,6 +282,7 @@ def u_shape(posterior_difference, scores, *, ax, predicted=None, groups=10, poin
     ):
         if chosen.any():
             _points(ax, centres[chosen], means[chosen], kind, f"mean, {kind} tokens")
+    ax.locator_params(axis="x", nbins=5)
     return _finish(ax, r"posterior difference $\Delta_s$", name)
 
 
