@@ -534,10 +534,7 @@ def _ids(sequence, i):
 
 def _positions(rows, n_sequences):
     """Turn whatever picks sequences into an array of positions from 0."""
-    if isinstance(rows, slice):
-        positions = np.arange(n_sequences)[rows]
-    else:
-        positions = np.atleast_1d(np.asarray(rows))
+    positions = np.arange(n_sequences)[rows] if isinstance(rows, slice) else np.atleast_1d(np.asarray(rows))
     wrong_kind = positions.size > 0 and positions.dtype.kind not in "iub"
     if isinstance(rows, tuple) or positions.ndim != 1 or wrong_kind:
         raise TypeError(f"pick sequences by a slice, positions or a mask, not by {reprlib.repr(rows)}")
