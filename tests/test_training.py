@@ -365,7 +365,7 @@ def test_an_interrupt_before_anything_was_measured_changes_nothing(monkeypatch):
         (
             {"validation": _corpus(n_tokens=9)},
             ValueError,
-            "validation must have the vocabulary .* its own .9 tokens",
+            "vocabulary .* its own .9 tokens",
         ),
         ({"progress": "yes"}, TypeError, "progress must be True, False or None, got 'yes'"),
     ],

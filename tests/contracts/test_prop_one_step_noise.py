@@ -1,0 +1,101 @@
+"""Proposition "law of the noise": first order exact, remainder quadratic, root mean square as stated."""
+
+import numpy as np
+import pytest
+
+import tokensel as ts
+from tokensel import theory
+
+
+def _numpy(tensor):
+    return tensor.detach().numpy()
+
+
+def _corpus(seed, n_tokens=9, n_sequences=25):
+    rng = np.random.default_rng(seed)
+    sequences = [rng.integers(0, n_tokens, rng.integers(1, 10)) for _ in range(n_sequences)]
+    labels = np.where(rng.random(n_sequences) < 0.7, 1, -1)
+    return ts.Corpus.from_sequences(sequences, labels=labels, n_tokens=n_tokens)
+
+
+def _moved(embeddings, cls, output, corpus):
+    start = ts.AttentionClassifier(embeddings, cls, output)
+    return _numpy(ts.one_step(start, corpus, 1.0).embeddings) - embeddings
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_the_first_order_leaves_out_is_quadratic(seed):
+    rng, corpus, dim = np.random.default_rng(seed), _corpus(seed), 20
+    embeddings, cls, output = (
+        rng.standard_normal((9, dim)),
+        rng.standard_normal(dim),
+        rng.standard_normal(dim),
+    )
+    sizes, left_out = 10.0 ** np.arange(-4, -1), []
+    for size in sizes:  # scores and values shrink with the embeddings; p_0 and v stay as long as they are
+        rows = theory.one_step_first_order(
+            corpus.frequencies, corpus.labels, size * embeddings @ cls, size * embeddings @ output
+        )
+        predicted = np.outer(rows.along_output, output) + np.outer(rows.along_cls, cls)
+        left_out.append(np.abs(_moved(size * embeddings, cls, output, corpus) - predicted).max())
+    slopes = np.diff(np.log(left_out)) / np.diff(np.log(sizes))
+    # A wrong coefficient anywhere would leave slope 1. The cubic term is of relative order size: 0.1 at most.
+    assert np.all(np.abs(slopes - 2) < 0.1)
+
+
+@pytest.mark.parametrize("coefficient", range(4))
+def test_each_coefficient_is_needed(coefficient):
+    """Without any one of its four terms an error of first order is left: the slope above would be 1."""
+    rng, corpus, size = np.random.default_rng(0), _corpus(0), 1e-4
+    embeddings = size * rng.standard_normal((9, 20))
+    cls, output = rng.standard_normal(20), rng.standard_normal(20)
+    phi, y = corpus.frequencies.toarray(), corpus.labels
+    a, b, alpha = embeddings @ cls, embeddings @ output, phi.T @ y / len(y)
+    along = [alpha * a / 2, -phi.T @ (y * (phi @ a)) / len(y) / 2, -phi.T @ (phi @ b) / len(y) / 4]
+    across = (alpha * b - phi.T @ (y * (phi @ b)) / len(y)) / 2
+    whole = np.outer(alpha / 2 + sum(along), output) + np.outer(across, cls)
+    dropped = [*(np.outer(part, output) for part in along), np.outer(across, cls)][coefficient]
+    moved = _moved(embeddings, cls, output, corpus)
+    assert np.abs(moved - (whole - dropped)).max() > 100 * np.abs(moved - whole).max()
+
+
+def test_the_root_mean_square_over_starts_is_the_stated_one():
+    corpus, dim, n_starts = ts.samplers.one_important_token(seed=0), 1024, 400
+    rng = np.random.default_rng(0)
+    output = rng.choice([-1.0, 1.0], dim) / np.sqrt(dim)
+    cls = rng.standard_normal(dim)
+    cls -= (cls @ output) * output  # the statement is exact to first order for p_0 orthogonal to v
+    cls *= 0.7 / np.linalg.norm(cls)
+    output *= 1.5
+    alpha, squares = corpus.average_signed_frequency, 0.0
+    for _ in range(n_starts):
+        embeddings = rng.standard_normal((corpus.n_tokens, dim)) / np.sqrt(dim)
+        error = _moved(embeddings, cls, output, corpus) - np.outer(alpha, output) / 2
+        squares = squares + (error**2).sum(1) / n_starts
+    stated = theory.one_step_noise(corpus.frequencies, corpus.labels, dim, cls_norm=0.7, output_norm=1.5)
+    # A square of Gaussians has a relative standard deviation of at most sqrt(2): five standard errors, and
+    # epsilon^2 (0.02 at this d) for the second order.
+    assert np.all(np.abs(squares / stated**2 - 1) < 5 * np.sqrt(2 / n_starts) + 0.02)
+
+
+def test_the_closed_form_is_the_mean_square_of_the_first_order():
+    corpus, n_starts, rng = _corpus(3), 50_000, np.random.default_rng(0)
+    scores, values = rng.standard_normal((2, 9, n_starts))  # independent, as for p_0 orthogonal to v
+    rows = theory.one_step_first_order(corpus.frequencies, corpus.labels, 0.7 * scores, 1.5 * values)
+    along = rows.along_output - corpus.average_signed_frequency[:, None] / 2
+    mean_square = (1.5**2 * along**2 + 0.7**2 * rows.along_cls**2).mean(1)
+    stated = theory.one_step_noise(corpus.frequencies, corpus.labels, 1, cls_norm=0.7, output_norm=1.5)
+    np.testing.assert_allclose(mean_square, stated**2, rtol=5 * np.sqrt(2 / n_starts))  # five standard errors
+
+
+def test_without_gaussian_entries_of_variance_one_over_d_the_height_is_another():
+    corpus, dim, rng = ts.samplers.one_important_token(seed=0), 256, np.random.default_rng(0)
+    squares = 0.0
+    for _ in range(50):  # entries twice as large: the same slope in d, twice the height
+        start = ts.AttentionClassifier.initialise(corpus.n_tokens, dim, seed=rng)
+        embeddings = 2 * _numpy(start.embeddings)
+        error = _moved(embeddings, _numpy(start.cls), _numpy(start.output), corpus)
+        error -= np.outer(corpus.average_signed_frequency, _numpy(start.output)) / 2
+        squares = squares + (error**2).sum() / 50
+    stated = theory.one_step_noise(corpus.frequencies, corpus.labels, dim)
+    assert squares / (stated**2).sum() > 2
