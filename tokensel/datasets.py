@@ -82,7 +82,7 @@ def imdb(subset="train", min_document_frequency=20, keep_texts=False, data_home=
     --------
     >>> corpus = imdb(min_document_frequency=5000)
     >>> corpus.n_sequences, corpus.vocabulary[:3]
-    (25000, ('a', 'about', 'all'))
+    (25000, ('a', 'about', 'acting'))
     """
     if subset not in ("train", "test", "all"):
         raise ValueError(f'subset must be "train", "test" or "all", got {subset!r}')
@@ -100,7 +100,7 @@ def imdb(subset="train", min_document_frequency=20, keep_texts=False, data_home=
             texts, labels = train_texts + texts, train_labels + labels
         return Corpus.from_texts(texts, labels, vocabulary=train.vocabulary, keep_texts=keep_texts)
     except ValueError as error:
-        raise ValueError(f"IMDB, min_document_frequency={least} (lower it?): {error}") from None
+        raise ValueError(f"IMDB with min_document_frequency={least}, lower it: {error}") from None
 
 
 def _folder(data_home):
