@@ -92,12 +92,14 @@ def frame(figure):
         A PNG of at most 64 colours at 160 dots per inch.
     """
     import matplotlib as mpl
+    import matplotlib.pyplot as plt
     from PIL import Image
 
     drawn = io.BytesIO()
     # A figure cropped to its content would change size from state to state.
     with mpl.rc_context({"savefig.bbox": None}):
         figure.savefig(drawn, format="png", dpi=DPI, facecolor="white", pil_kwargs={"compress_level": 1})
+    plt.close(figure)
     # Maximum coverage keeps rare colours, such as one small marker; splitting at medians merges them.
     picture = Image.open(drawn).convert("RGB")
     picture = picture.quantize(64, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
@@ -330,7 +332,7 @@ def _widgets(draw, describe, parameters):
     for p in parameters:
         slider = ipywidgets.SelectionSlider(
             options=list(zip(p.texts, p.values, strict=True)),
-            value=p.values[p.initial],
+            index=p.initial,
             description=p.label,
             style={"description_width": "initial"},
             layout={"width": "95%", "max_width": "42rem"},
