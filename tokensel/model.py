@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from tokensel import score_space
+from tokensel.corpus import Corpus
 
 
 class AttentionClassifier(torch.nn.Module):
@@ -123,28 +124,146 @@ class AttentionClassifier(torch.nn.Module):
         return cls(*(torch.as_tensor(part).to(device, dtype) for part in (embeddings, query, output)))
 
     def scores(self):
-        r"""Return the scores :math:`a = Ep`, shape (S,)."""
+        r"""Return the scores :math:`a = Ep`.
+
+        Returns
+        -------
+        (S,) tensor
+            How much attention a token asks for; only differences within a sequence count.
+
+        Examples
+        --------
+        >>> AttentionClassifier([[1, 1], [1, -1], [0, 0]], cls=[2, 0], output=[0, 1]).scores().tolist()
+        [2.0, 2.0, 0.0]
+        """
         return self.embeddings @ self.cls
 
     def values(self):
-        r"""Return the values :math:`b = Ev`, shape (S,)."""
+        r"""Return the values :math:`b = Ev`.
+
+        Returns
+        -------
+        (S,) tensor
+            The logit of a sequence that holds nothing but this token.
+
+        Examples
+        --------
+        >>> AttentionClassifier([[1, 1], [1, -1], [0, 0]], cls=[2, 0], output=[0, 1]).values().tolist()
+        [1.0, -1.0, 0.0]
+        """
         return self.embeddings @ self.output
 
     def attention(self, corpus):
-        r"""Return the attention :math:`q_{is}`, an (n, S) sparse CSR tensor."""
+        r"""Return the attention :math:`q_{is} = C_{is}e^{a_s} / \sum_r C_{ir}e^{a_r}`.
+
+        Parameters
+        ----------
+        corpus : Corpus
+            With as many tokens as the model has embeddings.
+
+        Returns
+        -------
+        (n, S) sparse CSR tensor
+            See :func:`tokensel.score_space.attention`.
+
+        Raises
+        ------
+        ValueError
+            If the corpus has another number of tokens, or the scores are not finite.
+
+        Examples
+        --------
+        >>> import tokensel as ts
+        >>> corpus = ts.Corpus.from_sequences([[0, 2], [1, 2]], labels=[+1, -1], n_tokens=3)
+        >>> model = ts.AttentionClassifier([[1, 1], [1, -1], [0, 0]], cls=[2, 0], output=[0, 1])
+        >>> model.attention(corpus).to_dense().detach().numpy().round(3)
+        array([[0.881, 0.   , 0.119],
+               [0.   , 0.881, 0.119]])
+        """
         return score_space.attention(self._checked(corpus), self.scores())
 
     def forward(self, corpus):
-        r"""Return the logits :math:`f_i = \sum_s q_{is} b_s`, shape (n,)."""
+        r"""Return the logits :math:`f_i = \sum_s q_{is} b_s`; `model(corpus)` is the same.
+
+        Parameters
+        ----------
+        corpus : Corpus
+            With as many tokens as the model has embeddings.
+
+        Returns
+        -------
+        (n,) tensor
+            Differentiable once with respect to embeddings, cls and output.
+
+        Raises
+        ------
+        ValueError
+            If the corpus has another number of tokens, or scores or values are not finite.
+
+        Examples
+        --------
+        >>> import tokensel as ts
+        >>> corpus = ts.Corpus.from_sequences([[0, 2], [1, 2]], labels=[+1, -1], n_tokens=3)
+        >>> model = ts.AttentionClassifier([[1, 1], [1, -1], [0, 0]], cls=[2, 0], output=[0, 1])
+        >>> model(corpus).detach().numpy().round(3)
+        array([ 0.881, -0.881])
+        """
         return score_space.logits(self._checked(corpus), *self._scores_and_values())
 
     def loss(self, corpus):
-        r"""Return the logistic loss :math:`L = \frac1n\sum_i\log(1+e^{-y_if_i})`."""
+        r"""Return the logistic loss :math:`L = \frac1n\sum_i\log(1+e^{-y_if_i})`.
+
+        Parameters
+        ----------
+        corpus : Corpus
+            With as many tokens as the model has embeddings.
+
+        Returns
+        -------
+        scalar tensor
+            Differentiable once with respect to embeddings, cls and output.
+
+        Raises
+        ------
+        ValueError
+            If the corpus has another number of tokens, or scores or values are not finite.
+
+        Examples
+        --------
+        >>> import tokensel as ts
+        >>> corpus = ts.Corpus.from_sequences([[0, 2], [1, 2]], labels=[+1, -1], n_tokens=3)
+        >>> model = ts.AttentionClassifier([[1, 1], [1, -1], [0, 0]], cls=[2, 0], output=[0, 1])
+        >>> round(model.loss(corpus).item(), 3)
+        0.347
+        """
         return score_space.loss(self._checked(corpus), *self._scores_and_values())
 
     @torch.no_grad()
     def predict(self, corpus):
-        r"""Return the predicted label of every sequence, +1 where :math:`f_i \ge 0`, else -1; shape (n,)."""
+        r"""Return the predicted labels, +1 where :math:`f_i \ge 0` and -1 elsewhere.
+
+        Parameters
+        ----------
+        corpus : Corpus
+            With as many tokens as the model has embeddings.
+
+        Returns
+        -------
+        (n,) int64 tensor
+
+        Raises
+        ------
+        ValueError
+            If the corpus has another number of tokens, or scores or values are not finite.
+
+        Examples
+        --------
+        >>> import tokensel as ts
+        >>> corpus = ts.Corpus.from_sequences([[0, 2], [1, 2]], labels=[+1, -1], n_tokens=3)
+        >>> model = ts.AttentionClassifier([[1, 1], [1, -1], [0, 0]], cls=[2, 0], output=[0, 1])
+        >>> model.predict(corpus).tolist()
+        [1, -1]
+        """
         return torch.where(self(corpus) >= 0, 1, -1)
 
     def extra_repr(self):
@@ -157,11 +276,10 @@ class AttentionClassifier(torch.nn.Module):
         return (self.embeddings @ torch.stack((self.cls, self.output)).t()).unbind(1)
 
     def _checked(self, corpus):
-        n_tokens = getattr(corpus, "n_tokens", None)
-        if n_tokens is not None and n_tokens != len(self.embeddings):
+        if isinstance(corpus, Corpus) and corpus.n_tokens != len(self.embeddings):
             raise ValueError(
-                f"the corpus has {n_tokens} tokens, but the model has embeddings for {len(self.embeddings)}: "
-                "build the corpus with the vocabulary the model was made for"
+                f"the corpus has {corpus.n_tokens:,} tokens, but the model has embeddings for "
+                f"{len(self.embeddings):,}: build the corpus with the vocabulary the model was made for"
             )
         return corpus
 
