@@ -137,11 +137,41 @@ def test_one_step_noise_is_its_formula(kind):
     np.testing.assert_allclose(noise, expected, rtol=1e-13)
 
 
-@pytest.mark.parametrize("function", ["first_order", "noise"])
+def test_one_step_sign_probability_is_its_formula():
+    frequencies, labels, _ = _frequencies(2)
+    eta, d, p, v = 11.0, 100, 2.0, 3.0
+    expected = []
+    for s in range(4):
+        alpha = mpmath.mpf(float(labels @ frequencies[:, s])) / 6
+        start = noise = mpmath.mpf(0)
+        for r in range(4):
+            together = float(frequencies[:, s] @ frequencies[:, r]) / 6
+            signed = float((labels * frequencies[:, s]) @ ((r == s) - frequencies[:, r])) / 6
+            start += ((r == s) - eta / 4 * v**2 * together) ** 2
+            noise += eta**2 / 4 * v**2 * p**2 * signed**2
+        deviation = mpmath.sqrt(v**2 / mpmath.mpf(d) * (start + noise))
+        expected.append(float(mpmath.ncdf(eta / 2 * v**2 * abs(alpha) / deviation)))
+    computed = theory.one_step_sign_probability(frequencies, labels, eta, d, cls_norm=p, output_norm=v)
+    np.testing.assert_allclose(computed, expected, rtol=1e-12)
+
+
+def test_one_step_sign_probability_at_its_ends():
+    frequencies, labels, _ = _frequencies(0)
+    assert theory.one_step_sign_probability(frequencies, labels, 0.0, 10).tolist() == [0.5] * 4
+    # Two tokens, one in each class: at step 8 the push of the logit cancels the start, and no noise is left.
+    assert theory.one_step_sign_probability(np.eye(2), [1, -1], 8.0, 10).tolist() == [1.0, 1.0]
+    assert theory.one_step_sign_probability(np.ones((2, 1)), [1, -1], 4.0, 10).tolist() == [0.5]
+    with pytest.raises(ValueError, match="output_norm must be positive"):
+        theory.one_step_sign_probability(frequencies, labels, 1.0, 10, output_norm=0.0)
+
+
+@pytest.mark.parametrize("function", ["first_order", "noise", "sign_probability"])
 def test_labels_and_frequencies_must_fit(function):
     def call(frequencies, labels):
         if function == "noise":
             return theory.one_step_noise(frequencies, labels, dim=4)
+        if function == "sign_probability":
+            return theory.one_step_sign_probability(frequencies, labels, 1.0, dim=4)
         return theory.one_step_first_order(frequencies, labels, [0.0] * 4, [0.0] * 4)
 
     frequencies, labels, _ = _frequencies(0)

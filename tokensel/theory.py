@@ -118,9 +118,10 @@ def one_step_first_order(frequencies, labels, scores, values):
 
     .. math::
 
-        \tfrac1{\eta_0}(E_1-E_0)=\big[\tfrac12\alpha+\tfrac12(\alpha\circ a-H^ya)-\tfrac14Hb\big]v^\top
-        +\tfrac12\big[\alpha\circ b-H^yb\big]p_0^\top+O(\nu\varepsilon^2),\qquad
-        H=\tfrac1n\sum_i\varphi_i\varphi_i^\top,\quad H^y=\tfrac1n\sum_iy_i\varphi_i\varphi_i^\top .
+        \tfrac1{\eta_0}(E_1-E_0)=\big[\tfrac12\alpha+\tfrac12H^ya-\tfrac14Hb\big]v^\top
+        +\tfrac12H^yb\,p_0^\top+O(\nu\varepsilon^2),\qquad
+        H_{sr}=\tfrac1n\sum_i\varphi_{is}\varphi_{ir},\quad
+        H^y_{sr}=\tfrac1n\sum_iy_i\varphi_{is}\big([r=s]-\varphi_{ir}\big).
 
     Parameters
     ----------
@@ -171,9 +172,10 @@ def one_step_first_order(frequencies, labels, scores, values):
 
     alpha = against_tokens(labels)
     mean_score, mean_value = frequencies @ scores, frequencies @ values
-    along_output = (alpha * (1 + scores).T).T - against_tokens(signed(mean_score))
-    along_cls = (alpha * values.T).T - against_tokens(signed(mean_value))
-    return OneStepRows(along_output / 2 - against_tokens(mean_value) / 4, along_cls / 2)
+    of_scores = (alpha * scores.T).T - against_tokens(signed(mean_score))  # H^y a
+    of_values = (alpha * values.T).T - against_tokens(signed(mean_value))  # H^y b
+    along_output = ((alpha + of_scores.T) / 2).T - against_tokens(mean_value) / 4
+    return OneStepRows(along_output, of_values / 2)
 
 
 def one_step_noise(frequencies, labels, dim, cls_norm=1.0, output_norm=1.0):
@@ -182,11 +184,11 @@ def one_step_noise(frequencies, labels, dim, cls_norm=1.0, output_norm=1.0):
     .. math::
 
         \sqrt{\mathbb E\lVert E_{1,s}-E_{0,s}-\tfrac{\eta_0}2\alpha_sv\rVert^2}\,/\,\eta_0\approx
-        \frac{\lVert v\rVert}{\sqrt d}\sqrt{\tfrac12\lVert p_0\rVert^2\,\lVert\alpha_se_s-H^y_s\rVert^2
+        \frac{\lVert v\rVert}{\sqrt d}\sqrt{\tfrac12\lVert p_0\rVert^2\,\lVert H^y_s\rVert^2
         +\tfrac1{16}\lVert v\rVert^2\lVert H_s\rVert^2}
 
-    to leading order in 1/d, over Gaussian starts :math:`E_0`; :math:`H_s` and :math:`H^y_s` are rows of the
-    matrices of `one_step_first_order`, :math:`e_s` is the unit vector of token s.
+    over Gaussian starts :math:`E_0`, for :math:`p_0` orthogonal to v (at random it nearly is) and to leading
+    order in 1/d; :math:`H_s` and :math:`H^y_s` are rows of the matrices of `one_step_first_order`.
 
     Parameters
     ----------
@@ -218,16 +220,76 @@ def one_step_noise(frequencies, labels, dim, cls_norm=1.0, output_norm=1.0):
     dim = _positive_whole("dim", dim)
     cls_norm = _at_least_zero("cls_norm", cls_norm)
     output_norm = _at_least_zero("output_norm", output_norm)
+    together, signed, _ = _responses(frequencies, labels)
+    of_logits = output_norm / 4 * np.linalg.norm(together, axis=1)
+    of_attention = cls_norm / math.sqrt(2) * np.linalg.norm(signed, axis=1)
+    return output_norm / math.sqrt(dim) * np.hypot(of_attention, of_logits)
+
+
+def one_step_sign_probability(frequencies, labels, step_size, dim, cls_norm=1.0, output_norm=1.0):
+    r"""Probability that one step from a Gaussian start gives a token's value the sign of :math:`\alpha_s`.
+
+    To first order the value after the step is Gaussian, with mean and variance
+
+    .. math::
+
+        \tfrac{\eta_0}2\lVert v\rVert^2\alpha_s,\qquad
+        \frac{\lVert v\rVert^2}d\Big[\sum_r\big([r=s]-\tfrac{\eta_0}4\lVert v\rVert^2H_{sr}\big)^2
+        +\tfrac{\eta_0^2}4\lVert v\rVert^2\lVert p_0\rVert^2\lVert H^y_s\rVert^2\Big].
+
+    Parameters
+    ----------
+    frequencies, labels
+        As in `one_step_first_order`. The cost is that of an S by S matrix.
+    step_size : float
+        :math:`\eta_0 \ge 0`.
+    dim : int
+        d.
+    cls_norm, output_norm : float
+        :math:`\lVert p_0\rVert` and :math:`\lVert v\rVert`; positive output norm.
+
+    Returns
+    -------
+    numpy.ndarray
+        One probability a token, shape (S,): 1/2 where :math:`\alpha_s` is zero, and nowhere less.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As in `one_step_noise`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tokensel import theory
+    >>> theory.one_step_sign_probability(np.eye(2), [1, -1], step_size=1.0, dim=64).round(4)
+    array([0.9889, 0.9889])
+    >>> theory.one_step_sign_probability(np.ones((2, 1)), [1, -1], step_size=8.0, dim=64)
+    array([0.5])
+    """
+    frequencies, labels = _checked(frequencies, labels)
+    step_size = _at_least_zero("step_size", step_size)
+    dim = _positive_whole("dim", dim)
+    cls_norm, output_norm = _at_least_zero("cls_norm", cls_norm), _at_least_zero("output_norm", output_norm)
+    if output_norm == 0:
+        raise ValueError("output_norm must be positive: a zero output vector makes every value zero")
+    together, signed, alpha = _responses(frequencies, labels)
+    gain = step_size * output_norm**2
+    by_values = output_norm * np.linalg.norm(np.eye(len(alpha)) - gain / 4 * together, axis=1)
+    by_scores = cls_norm * gain / 2 * np.linalg.norm(signed, axis=1)
+    mean, deviation = gain / 2 * np.abs(alpha), np.hypot(by_values, by_scores) / math.sqrt(dim)
+    distance = np.where(mean > 0, np.inf, 0.0)  # where the first order has no noise at all
+    np.divide(mean, deviation, out=distance, where=deviation > 0)
+    return np.array([(1 + math.erf(x / math.sqrt(2))) / 2 for x in distance])
+
+
+def _responses(frequencies, labels):
+    """The matrices H and H^y of `one_step_first_order`, and alpha."""
     if hasattr(frequencies, "toarray"):
         frequencies = frequencies.toarray()
-    together = frequencies.T @ frequencies / len(labels)  # H
-    signed = frequencies.T @ (labels[:, None] * frequencies) / len(labels)  # H^y
+    together = frequencies.T @ frequencies / len(labels)
     alpha = frequencies.T @ labels / len(labels)
-    of_attention = np.linalg.norm(np.diag(alpha) - signed, axis=1)
-    of_logits = np.linalg.norm(together, axis=1)
-    return (
-        output_norm / math.sqrt(dim) * np.hypot(cls_norm * of_attention / 2**0.5, output_norm * of_logits / 4)
-    )
+    return together, np.diag(alpha) - frequencies.T @ (labels[:, None] * frequencies) / len(labels), alpha
 
 
 def _checked(frequencies, labels):

@@ -11,10 +11,10 @@ def _numpy(tensor):
     return tensor.detach().numpy()
 
 
-def _corpus(seed, n_tokens=9, n_sequences=25):
+def _corpus(seed, n_tokens=9, n_sequences=25, positive_share=0.7):
     rng = np.random.default_rng(seed)
     sequences = [rng.integers(0, n_tokens, rng.integers(1, 10)) for _ in range(n_sequences)]
-    labels = np.where(rng.random(n_sequences) < 0.7, 1, -1)
+    labels = np.where(rng.random(n_sequences) < positive_share, 1, -1)
     return ts.Corpus.from_sequences(sequences, labels=labels, n_tokens=n_tokens)
 
 
@@ -45,7 +45,7 @@ def test_what_the_first_order_leaves_out_is_quadratic(seed):
 
 @pytest.mark.parametrize("coefficient", range(4))
 def test_each_coefficient_is_needed(coefficient):
-    """Without any one of its four terms an error of first order is left: the slope above would be 1."""
+    """Without any one of its terms an error of first order is left: the slope above would be 1."""
     rng, corpus, size = np.random.default_rng(0), _corpus(0), 1e-4
     embeddings = size * rng.standard_normal((9, 20))
     cls, output = rng.standard_normal(20), rng.standard_normal(20)
@@ -99,3 +99,23 @@ def test_without_gaussian_entries_of_variance_one_over_d_the_height_is_another()
         squares = squares + (error**2).sum() / 50
     stated = theory.one_step_noise(corpus.frequencies, corpus.labels, dim)
     assert squares / (stated**2).sum() > 2
+
+
+@pytest.mark.parametrize("step_size", [30.0, 300.0, 3e4])
+def test_signs_come_out_right_as_often_as_stated(step_size):
+    corpus = _corpus(1, n_tokens=12, n_sequences=10_000, positive_share=0.5)  # nearly balanced tokens
+    dim, n_starts, rng, right = 1024, 400, np.random.default_rng(0), 0.0
+    output = rng.choice([-1.0, 1.0], dim) / np.sqrt(dim)
+    cls = rng.standard_normal(dim)
+    cls -= (cls @ output) * output
+    cls *= 1.3 / np.linalg.norm(cls)
+    alpha = corpus.average_signed_frequency
+    for _ in range(n_starts):
+        embeddings = rng.standard_normal((corpus.n_tokens, dim)) / np.sqrt(dim)
+        start = ts.AttentionClassifier(embeddings, cls, output)
+        right = right + (np.sign(_numpy(ts.one_step(start, corpus, step_size).values())) == np.sign(alpha))
+    stated = theory.one_step_sign_probability(corpus.frequencies, corpus.labels, step_size, dim, cls_norm=1.3)
+    assert stated.min() < 0.95
+    assert stated.max() > 0.6  # neither all certain nor all coin flips
+    # Five standard errors of a share of 400, and half a percent for the second order (epsilon is 0.1).
+    assert np.all(np.abs(right / n_starts - stated) < 5 * np.sqrt(stated * (1 - stated) / n_starts) + 0.005)
