@@ -300,7 +300,7 @@ def _counts_for(corpus, scores, values=None):
             )
         if not (finite := torch.isfinite(numbers)).all():
             token = int((~finite).nonzero()[0])
-            raise ValueError(f"{name} must be finite, but token {token} has {float(numbers[token])}")
+            raise ValueError(f"{name} must be finite, but token {token} has {numbers[token].item()}")
     if values is not None and (values.dtype, values.device) != (scores.dtype, scores.device):
         raise ValueError(
             f"scores and values must have the same dtype and device, got {scores.dtype} on {scores.device} "
