@@ -51,7 +51,17 @@ def kind(sequences, labels, s):
     return "irrelevant" if alpha == 0 else "positive" if alpha > 0 else "negative"
 
 
+def assert_canonical(corpus):
+    """Each token once a row, in order, and no stored zeros: what the flags of the matrix promise to SciPy."""
+    indptr, indices = corpus.counts.indptr, corpus.counts.indices
+    for start, stop in zip(indptr[:-1], indptr[1:], strict=True):
+        assert (np.diff(indices[start:stop]) > 0).all()
+    assert (corpus.counts.data > 0).all()
+
+
 def assert_same(corpus, other):
+    assert_canonical(corpus)
+    assert_canonical(other)
     assert (corpus.counts != other.counts).nnz == 0
     assert corpus.counts.shape == other.counts.shape
     assert corpus.vocabulary == other.vocabulary
@@ -74,10 +84,7 @@ def test_counts_and_lengths(example):
     assert corpus.lengths.tolist() == [len(x) for x in sequences]
     assert corpus.labels.tolist() == labels
     assert (corpus.n_sequences, corpus.n_tokens, len(corpus)) == (len(sequences), n_tokens, len(sequences))
-    assert (corpus.counts.data > 0).all()
-    for row in range(len(sequences)):
-        indices = corpus.counts.indices[corpus.counts.indptr[row] : corpus.counts.indptr[row + 1]]
-        assert (np.diff(indices) > 0).all()
+    assert_canonical(corpus)
 
 
 @settings(deadline=None)

@@ -533,7 +533,7 @@ def _ids(sequence, i):
 
 
 def _positions(rows, n_sequences):
-    """Turn whatever picks sequences into an array of positions from 0."""
+    """Turn whatever picks sequences into an array of positions; negative ones count from the end."""
     positions = np.arange(n_sequences)[rows] if isinstance(rows, slice) else np.atleast_1d(np.asarray(rows))
     wrong_kind = positions.size > 0 and positions.dtype.kind not in "iub"
     if isinstance(rows, tuple) or positions.ndim != 1 or wrong_kind:
@@ -547,7 +547,7 @@ def _positions(rows, n_sequences):
     outside = (positions < -n_sequences) | (positions >= n_sequences)
     if outside.any():
         raise IndexError(f"there is no sequence {positions[outside][0]}: the corpus has {n_sequences:,}")
-    return np.where(positions < 0, positions + n_sequences, positions)
+    return positions
 
 
 def _count(ids, lengths, n_tokens):

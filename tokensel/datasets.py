@@ -100,7 +100,7 @@ def imdb(subset="train", min_document_frequency=20, keep_texts=False, data_home=
             texts, labels = train_texts + texts, train_labels + labels
         return Corpus.from_texts(texts, labels, vocabulary=train.vocabulary, keep_texts=keep_texts)
     except ValueError as error:
-        raise ValueError(f"IMDB with min_document_frequency={least}, lower it: {error}") from None
+        raise ValueError(f"IMDB reviews with min_document_frequency={least}: {error}") from None
 
 
 def _folder(data_home):
@@ -164,6 +164,7 @@ def _in_archive(path, parts):
                 if review and member.isfile() and review["part"] in parts:
                     text = archive.extractfile(member).read().decode("utf-8")
                     yield review["part"], _CLASSES[review["class"]], text
+            archive.fileobj.read()  # what follows the last file: at its end gzip checks all that was read
     except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is damaged, or not the official archive: {error}") from error
 
