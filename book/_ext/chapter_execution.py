@@ -1,9 +1,9 @@
 """Sphinx extension: run the chapters in parallel, and again whenever the package has changed.
 
-myst-nb caches an executed notebook under a key made of the notebook alone, so a change in ``tokensel/`` would leave
-stale pages. Here the cache's folder is named after a hash of the package and of the installed versions. Chapters that
-are not in it are run before Sphinx reads them, one per core; myst-nb then finds all of them in the cache. A cell that
-fails ends the build with the name of its chapter and its own.
+myst-nb caches an executed notebook under a key made of the notebook alone, so a change in ``tokensel/``
+would leave stale pages. Here the cache's folder is named after a hash of the package and of the installed
+versions. Chapters that are not in it are run before Sphinx reads them, one per core; myst-nb then finds all
+of them in the cache. A cell that fails ends the build with the name of its chapter and its own.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 def package_hash(root):
-    """Hash of what a chapter's outputs depend on besides itself: the package's files and the pinned versions."""
+    """Hash of what a chapter's outputs depend on besides itself: the package and the pinned versions."""
     digest = hashlib.sha256()
     for path in [*sorted((root / "tokensel").rglob("*.py")), root / "requirements.lock"]:
         digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
@@ -31,7 +31,7 @@ def package_hash(root):
 
 
 def choose_cache(app, config):
-    """Point myst-nb to this package's cache; a new folder makes Sphinx read, and so run, every chapter again."""
+    """Point myst-nb to this package's cache; a new folder makes Sphinx read, and run, every chapter again."""
     root = Path(app.srcdir)
     caches = Path(app.outdir).parent / ".jupyter_cache"
     config.nb_execution_cache_path = str(caches / package_hash(root))
@@ -41,7 +41,7 @@ def choose_cache(app, config):
 
 
 def run_chapter(path, timeout):
-    """Run one notebook in its own folder; return it with its outputs, the seconds it took and its failure or None."""
+    """Run one notebook in its folder; return it with its outputs, its seconds and its failure or None."""
     notebook = nbformat.read(path, as_version=4)
     result = single_nb_execution(notebook, cwd=str(path.parent), timeout=timeout, allow_errors=False)
     if result.err is None:
@@ -52,7 +52,7 @@ def run_chapter(path, timeout):
 
 
 def run_chapters(app, env, docnames):
-    """Run the chapters about to be read that the cache does not hold, as many at a time as there are cores."""
+    """Run those chapters about to be read that the cache does not hold, one per core."""
     config = app.config
     cache = get_cache(config.nb_execution_cache_path)
     waiting = []
@@ -81,7 +81,7 @@ def run_chapters(app, env, docnames):
 
 
 def setup(app):
-    # Kernels inherit this: a page is being built for readers without a kernel (no progress bars, frames for sliders).
+    # Kernels inherit this: a page is being built for readers without one (frames for sliders, no bars).
     os.environ["TOKENSEL_STATIC"] = "1"
     app.connect("config-inited", choose_cache)
     app.connect("env-before-read-docs", run_chapters)

@@ -1,8 +1,9 @@
-"""The normal form of the book's notebooks: no outputs, sorted keys, readable cell ids, the kernel ``python3``.
+"""The normal form of the book's notebooks: no outputs, sorted keys, readable cell ids, kernel ``python3``.
 
-``python book/_ext/notebook_form.py`` rewrites every notebook under ``book/``; ``--check`` only says which ones differ.
-Ids that an editor made up (eight hexadecimal digits, as Jupyter does) are replaced by words: the figure's name, the
-heading, or the cell's kind and a number. Ids that are words already are kept, so links to cells stay good.
+``python book/_ext/notebook_form.py`` rewrites every notebook under ``book/``; ``--check`` only says which
+differ. Ids that an editor made up (eight hexadecimal digits, as Jupyter does) are replaced by words: the
+figure's name, the heading, or the cell's kind and a number. Ids that are words already are kept, so links to
+cells stay good.
 """
 
 import json

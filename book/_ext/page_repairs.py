@@ -1,14 +1,17 @@
 """Sphinx extension: what the theme and its companions leave to repair in a page."""
 
+from docutils import nodes
+from sphinx_proof.nodes import proof_node
+
 
 def set_public_address(app, config):
-    """The site's public address (sitemap, link previews) follows from the repository's, so it stands in one place."""
+    """The public address (sitemap, link previews) follows from the repository's."""
     owner, name = config.html_theme_options["repository_url"].rstrip("/").split("/")[-2:]
     config.html_baseurl = config.ogp_site_url = f"https://{owner}.github.io/{name}/"
 
 
 def drop_repeated_scripts(app, pagename, templatename, context, doctree):
-    """sphinx-thebe inserts its inline script twice; the second ``const`` of the same name is an error in the page."""
+    """sphinx-thebe inserts its script twice; declaring the same ``const`` again is an error in the page."""
     seen, kept = set(), []
     for script in context["script_files"]:
         body = getattr(script, "attributes", {}).get("body")
@@ -18,7 +21,40 @@ def drop_repeated_scripts(app, pagename, templatename, context, doctree):
     context["script_files"] = kept
 
 
+def title_proofs(doctree):
+    """Let proofs fold, which takes a title; sphinx-proof writes "Proof. " into the text instead."""
+    for number, proof in enumerate(doctree.findall(proof_node)):
+        box = proof[0]
+        box["ids"] = [f"proof-{number + 1}"]
+        opening = next(box.findall(nodes.Text))
+        opening.parent.replace(opening, nodes.Text(opening.removeprefix("Proof. ")))
+        if "dropdown" in box["classes"]:
+            box.insert(0, nodes.title("", "Proof"))
+        else:
+            box[0].insert(0, nodes.emphasis("", "Proof. "))
+
+
+def give_unique_ids(doctree):
+    """The contents of all statements share one id, and so do those of exercises; ids must differ."""
+    for section in doctree.findall(nodes.section):
+        if section["ids"] and section["ids"][0] in {"proof-content", "exercise-content", "solution-content"}:
+            section["ids"] = [f"{section.parent['ids'][0]}-content"]
+
+
+def renew_roles(app, pagename, templatename, context, doctree):
+    """docutils gives entries of a bibliography a role that WAI-ARIA has withdrawn."""
+    if "body" in context:
+        context["body"] = context["body"].replace('role="doc-biblioentry"', 'role="listitem"')
+
+
+def repair_boxes(app, doctree):
+    title_proofs(doctree)
+    give_unique_ids(doctree)
+
+
 def setup(app):
     app.connect("config-inited", set_public_address)
+    app.connect("doctree-read", repair_boxes)
     app.connect("html-page-context", drop_repeated_scripts, priority=900)
+    app.connect("html-page-context", renew_roles)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -28,7 +28,7 @@ def notation_table(symbols):
 
 
 def glossary(registry):
-    """Every entry with a definition, in alphabetical order, as a Markdown glossary that ``{term}`` links to."""
+    """Every entry with a definition, in alphabetical order, as a glossary that ``{term}`` links to."""
     entries = [e for section in registry["sections"] for e in section["symbols"] if "definition" in e]
     entries += registry["terms"]
     lines = ["````{glossary}"]

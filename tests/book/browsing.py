@@ -1,0 +1,42 @@
+"""The built pages and a browser to look at them with: what the tests of the site and ``make shots`` share."""
+
+import os
+import shutil
+from pathlib import Path
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+SITE = ROOT / "_build" / "html"
+FLAGS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+)
+VIEWS = {
+    "desktop": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"},
+    "phone": {"viewport": {"width": 390, "height": 844}, "color_scheme": "light", "has_touch": True},
+    "dark": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "dark"},
+}
+
+
+def pages():
+    """Addresses of the pages of the table of contents, without ``.html``, in reading order."""
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    return [toc["root"], *(chapter["file"] for part in toc["parts"] for chapter in part["chapters"])]
+
+
+def chromium():
+    """The system's Chromium or Chrome, or None."""
+    names = [os.environ.get("CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome"]
+    return next((path for name in names if (path := shutil.which(name))), None)
+
+
+def launch_options():
+    return {"executable_path": chromium(), "args": FLAGS.split()}
+
+
+def visit(page, address):
+    """Open a built page from disk and wait until its fonts and equations are there."""
+    page.goto((SITE / f"{address}.html").as_uri(), wait_until="load")
+    page.evaluate("() => window.MathJax && MathJax.startup && MathJax.startup.promise.then(() => true)")
+    page.evaluate("() => document.fonts.ready.then(() => true)")

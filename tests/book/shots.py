@@ -1,0 +1,30 @@
+"""Pictures of every built page (desktop, phone, dark) in ``build/shots``. Run by ``make shots``.
+
+``python tests/book/shots.py one-step imdb`` takes only the pages whose address holds one of the words.
+"""
+
+import sys
+
+from browsing import ROOT, VIEWS, launch_options, pages, visit
+from playwright.sync_api import sync_playwright
+
+
+def main(words):
+    folder = ROOT / "build" / "shots"
+    folder.mkdir(parents=True, exist_ok=True)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(**launch_options())
+        for view, options in VIEWS.items():
+            page = browser.new_context(**options).new_page()
+            for address in pages():
+                if words and not any(word in address for word in words):
+                    continue
+                visit(page, address)
+                path = folder / f"{address.replace('/', '-')}-{view}.png"
+                page.screenshot(path=path, full_page=True)
+                print(path)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
