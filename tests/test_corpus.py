@@ -1,6 +1,7 @@
 """`Corpus` against plain Python loops and exact fractions, and against scikit-learn's CountVectorizer."""
 
 import copy
+import itertools
 import math
 import pickle
 import re
@@ -54,7 +55,7 @@ def kind(sequences, labels, s):
 def assert_canonical(corpus):
     """Each token once a row, in order, and no stored zeros: what the flags of the matrix promise to SciPy."""
     indptr, indices = corpus.counts.indptr, corpus.counts.indices
-    for start, stop in zip(indptr[:-1], indptr[1:], strict=True):
+    for start, stop in itertools.pairwise(indptr):
         assert (np.diff(indices[start:stop]) > 0).all()
     assert (corpus.counts.data > 0).all()
 
