@@ -4,7 +4,7 @@ import difflib
 import numbers
 import re
 import reprlib
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Set
 from fractions import Fraction
 from functools import cached_property
@@ -181,7 +181,10 @@ class Corpus:
                 f"sequences[{i}] holds the token id {ids[wrong[0]]}, but ids go from 0 to {n_tokens - 1}"
             )
         labels = _signs(labels, len(lengths))
-        return cls._trusted(_count(ids, lengths, n_tokens), labels, vocabulary, None, lengths)
+        indptr = np.concatenate([[0], np.cumsum(lengths)])
+        counts = _csr(np.ones(len(ids), dtype=np.int64), ids, indptr, (len(lengths), n_tokens))
+        counts.sum_duplicates()
+        return cls._trusted(counts, labels, vocabulary, None, lengths)
 
     @classmethod
     def from_texts(cls, texts, labels, min_document_frequency=1, vocabulary=None, keep_texts=False):
@@ -242,18 +245,24 @@ class Corpus:
                         f"and this is read as {tokenise(word)}"
                     )
 
-        counts, words = _count_words(texts)
-        _refuse_empty(counts, "hold no token at all", "leave them out")
+        from sklearn.feature_extraction.text import CountVectorizer
+
+        has_token = np.array([TOKEN.search(text.replace("<br />", " ")) is not None for text in texts])
+        _refuse_empty(has_token, "hold no token at all", "leave them out")
+        vectorizer = CountVectorizer(analyzer=tokenise, vocabulary=vocabulary, dtype=np.int64)
+        counts = vectorizer.fit_transform(texts)
         if vocabulary is None:
-            frequent = np.bincount(counts.indices, minlength=len(words)) >= least
-            vocabulary = tuple(sorted(words[s] for s in np.flatnonzero(frequent)))
+            kept = np.bincount(counts.indices, minlength=counts.shape[1]) >= least
+            counts = counts[:, kept]
+            counts.sort_indices()  # scikit-learn sorts them before it puts the words in order
+            vocabulary = tuple(vectorizer.get_feature_names_out()[kept].tolist())
             why = f"lose every token to the cut min_document_frequency={least}"
             remedy = "lower min_document_frequency, or leave those texts out"
         else:
             why = f"hold no token of the given vocabulary of {len(vocabulary):,} words"
             remedy = "give a larger vocabulary, or leave those texts out"
-        counts = _keep_words(counts, words, vocabulary)
-        _refuse_empty(counts, why, remedy)
+        counts = _csr(counts.data, counts.indices, counts.indptr, counts.shape)
+        _refuse_empty(np.diff(counts.indptr) > 0, why, remedy)
         return cls._trusted(counts, labels, vocabulary, texts if keep_texts else None, counts.sum(axis=1))
 
     @property
@@ -465,15 +474,16 @@ def _checked_counts(counts):
         raise ValueError(f"counts must not be negative, got {counts.data.min()}")
     if counts.data.sum(dtype=float) >= _LARGEST_EXACT:
         raise ValueError("counts are too large to be summed exactly: their sum must stay below 2**53")
-    _refuse_empty(counts, "hold no token", "attention needs at least one, leave those sequences out", "row")
+    remedy = "attention needs at least one, leave those sequences out"
+    _refuse_empty(np.diff(counts.indptr) > 0, "hold no token", remedy, "row")
     return _csr(counts.data, counts.indices, counts.indptr, counts.shape)
 
 
-def _refuse_empty(counts, why, remedy, noun="text"):
-    empty = np.flatnonzero(np.diff(counts.indptr) == 0)
+def _refuse_empty(has_token, why, remedy, noun="text"):
+    empty = np.flatnonzero(~has_token)
     if empty.size:
         which = ", ".join(map(str, empty[:5])) + (", ..." if empty.size > 5 else "")
-        raise ValueError(f"{empty.size:,} of {counts.shape[0]:,} {noun}s {why} (positions {which}): {remedy}")
+        raise ValueError(f"{empty.size:,} of {len(has_token):,} {noun}s {why} (positions {which}): {remedy}")
 
 
 def _signs(labels, n_sequences):
@@ -548,34 +558,3 @@ def _positions(rows, n_sequences):
     if outside.any():
         raise IndexError(f"there is no sequence {positions[outside][0]}: the corpus has {n_sequences:,}")
     return positions
-
-
-def _count(ids, lengths, n_tokens):
-    """Count ids that stand one sequence after the other: a canonical CSR array (n, S)."""
-    indptr = np.concatenate([[0], np.cumsum(lengths)])
-    counts = _csr(np.ones(len(ids), dtype=np.int64), ids, indptr, (len(lengths), n_tokens))
-    counts.sum_duplicates()
-    return counts
-
-
-def _count_words(texts):
-    """Count all tokens of the texts, numbered as they come: the counts and the words."""
-    number_of_word = defaultdict()
-    number_of_word.default_factory = number_of_word.__len__  # a new word gets the next number
-    ids, lengths = [], np.empty(len(texts), dtype=np.int64)
-    for i, text in enumerate(texts):
-        tokens = tokenise(text)
-        lengths[i] = len(tokens)
-        ids.append(np.fromiter(map(number_of_word.__getitem__, tokens), dtype=np.int32, count=len(tokens)))
-    return _count(np.concatenate(ids), lengths, max(len(number_of_word), 1)), list(number_of_word)
-
-
-def _keep_words(counts, words, vocabulary):
-    """Keep the columns of a vocabulary, in its order."""
-    place = {word: s for s, word in enumerate(vocabulary)}
-    column = np.array([place.get(word, -1) for word in words], dtype=np.int64)[counts.indices]
-    kept = column >= 0
-    indptr = np.concatenate([[0], np.cumsum(kept)])[counts.indptr]
-    counts = _csr(counts.data[kept], column[kept], indptr, (counts.shape[0], len(vocabulary)))
-    counts.sort_indices()
-    return counts
