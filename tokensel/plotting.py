@@ -175,7 +175,7 @@ def power_law(
         )
     order = np.argsort(sizes)
     sizes, medians, repeats = sizes[order], medians[order], repeats[order]
-    law = f"prediction: slope {exponent:g}"
+    law = f"prediction: slope {exponent:g}".replace("-", "\N{MINUS SIGN}")
     if constant is None:
         constant, law = medians[0] / sizes[0] ** exponent, law + " (height fitted)"
     ax.set_xscale("log")
@@ -485,6 +485,10 @@ def _finish(ax, x_name, y_name):
         ax.set_xlabel(x_name)
     if y_name is not None:
         ax.set_ylabel(y_name)
-    if ax.get_legend_handles_labels()[0]:
-        ax.legend()
+    labels = ax.get_legend_handles_labels()[1]
+    if labels:
+        # Above the axes, where it hides nothing and stays in place while an explorer moves; about 62 letters
+        # and handles fit side by side.
+        columns = max(1, min(len(labels), 62 // (max(map(len, labels)) + 6)))
+        ax.legend(loc="lower left", bbox_to_anchor=(0, 1), borderaxespad=0.2, borderpad=0, ncols=columns)
     return ax
