@@ -5,6 +5,7 @@ forward pass is two columns multiplied by the counts, a backward pass is two col
 transpose, and nothing of size sequences times length times dimension is ever formed.
 """
 
+import math
 import warnings
 import weakref
 from typing import NamedTuple
@@ -197,9 +198,13 @@ class _Attended:
     :math:`Z_i` is wrong by at most the share :math:`T_i\epsilon^2`, :math:`f_i` by at most
     :math:`T_i\epsilon^2(1 + 2\max_s|b_s|)`, and attention by :math:`\epsilon^2` a token: all far below
     rounding. What remains is the rounding of :math:`a_s - m`, which moves a score by :math:`\epsilon/2`
-    of that distance at most. And :math:`1/Z_i \le 1/\theta` keeps the sums of the backward pass far
-    from overflow. One shift settles rows whose largest scores are up to :math:`-\log\theta` apart: 636
-    in float64, 55 in float32.
+    of that distance at most.
+
+    A shift is the largest score it has to serve if the others are within reach of it,
+    :math:`-\log\theta`: 636 in float64, 55 in float32. Else it is lower by what they lack, up to as
+    much again. Then weights are at most :math:`1/\theta`, as :math:`1/Z_i` is: no sum, here or in the
+    backward pass, comes near overflow, and a quotient that underflows there has cost at most
+    :math:`\epsilon^2` once it is multiplied by a weight.
     """
 
     def __init__(self, counts, scores, values):
@@ -208,10 +213,13 @@ class _Attended:
         unsettled = torch.ones_like(counts.labels, dtype=torch.bool)
         self.normaliser, numerator = torch.ones_like(counts.labels), torch.zeros_like(counts.labels)
         threshold = torch.finfo(scores.dtype).tiny / torch.finfo(scores.dtype).eps ** 2
+        reach = -math.log(threshold)
         left = scores if counts.absent is None else scores.masked_fill(counts.absent, -torch.inf)
         for _ in range(_MOST_SHIFTS):
-            # Scores above a lower shift belong to settled rows only: 1 stands for what might overflow.
-            weights = (scores - left.max()).clamp_(max=0).exp_()
+            top = left.max()
+            lift = (top - scores.min() - reach).clamp(0, reach)
+            # Scores above the top belong to settled rows only: they could overflow, and are not used.
+            weights = (scores - (top - lift)).clamp_(max=lift).exp_()
             sums = counts.matrix @ torch.stack((weights, weights * values), 1)  # (n, 2)
             settled = unsettled & (sums[:, 0] >= threshold)
             self.normaliser = torch.where(settled, sums[:, 0], self.normaliser)
