@@ -134,7 +134,7 @@ def test_a_crop_to_content_does_not_change_the_size():
 def test_the_page_stands_alone(static):
     shown = explore(
         draw,
-        alt='from 0 to <{k}> & "{scale}"',
+        alt='</script> from 0 to <{k}> & "{scale}"',
         k={
             "values": [1, 2, 4],
             "label": "tokens </script> & k",
@@ -147,7 +147,7 @@ def test_the_page_stands_alone(static):
     page = Page(shown._repr_html_())
     ((image, _),) = page.find("img")
     assert image["src"] == "data:image/png;base64," + base64.b64encode(shown.frames[shown.initial]).decode()
-    assert image["alt"] == 'from 0 to <2> & "-0.5"'
+    assert image["alt"] == '</script> from 0 to <2> & "-0.5"'
     assert (image["width"], image["height"]) == ("480", "320")
     inputs = page.find("input")
     assert [attributes["type"] for attributes, _ in inputs] == ["range", "range"]
