@@ -50,19 +50,23 @@ def test_a_value_is_its_start_plus_its_share_of_alpha(step_size):
         assert np.all(np.abs(after - predicted) <= _half_width(model, corpus, step_size) + rounding)
 
 
-def test_where_alpha_beats_start_and_error_signs_and_order_can_be_read():
+def test_under_both_conditions_signs_and_order_can_be_read():
     signs = orders = 0
-    for seed in range(60):
+    for seed in range(120):
         model, corpus = _instance(seed)
         step_size = 1e3
         after = _numpy(ts.one_step(model, corpus, step_size).values())
-        alpha = corpus.average_signed_frequency
-        gain = step_size / 2 * float(model.output.detach() @ model.output.detach()) * alpha
-        doubt = _epsilon(model) + _half_width(model, corpus, step_size)
-        readable = np.abs(gain) > doubt
+        alpha, nu, epsilon = corpus.average_signed_frequency, corpus.average_frequency, _epsilon(model)
+        norm = np.linalg.norm(_numpy(model.output))
+        omega = ts.theory.one_step_bound(
+            1.0, 1.0, epsilon, output_norm=norm, cls_norm=np.linalg.norm(_numpy(model.cls))
+        )
+        long_enough = step_size * norm**2 * np.abs(alpha) > 4 * epsilon
+        readable = long_enough & (norm * np.abs(alpha) > 4 * nu * omega)
         assert np.array_equal(np.sign(after[readable]), np.sign(alpha[readable]))
-        apart = gain[:, None] - gain[None, :] > doubt[:, None] + doubt[None, :]
-        above, below = np.nonzero(apart)
+        gap, nu_of_both = alpha[:, None] - alpha[None, :], nu[:, None] + nu[None, :]
+        ordered = (step_size * norm**2 * gap > 8 * epsilon) & (norm * gap > 4 * nu_of_both * omega)
+        above, below = np.nonzero(ordered)
         assert np.all(after[above] > after[below])
         signs, orders = signs + readable.sum(), orders + len(above)
     assert min(signs, orders) > 100  # it says something about real instances
