@@ -14,6 +14,11 @@ Examples
 
 import importlib
 
+from tokensel import datasets, samplers, score_space, theory
+from tokensel.corpus import Corpus
+from tokensel.model import AttentionClassifier
+from tokensel.training import fit, one_step
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -31,19 +36,7 @@ __all__ = [
 ]
 
 # Names that need matplotlib or ipywidgets: loaded when first used, so that `import tokensel` stays quick.
-_LAZY = {
-    "AttentionClassifier": "model",
-    "Corpus": "corpus",
-    "datasets": None,
-    "explore": "explorer",
-    "fit": "training",
-    "highlight": "highlighting",
-    "one_step": "training",
-    "plotting": None,
-    "samplers": None,
-    "score_space": None,
-    "theory": None,
-}
+_LAZY = {"explore": "explorer", "highlight": "highlighting", "plotting": None}
 
 
 def __getattr__(name):
