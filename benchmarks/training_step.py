@@ -43,9 +43,7 @@ def main():
             for name, times in seconds.items()
         ],
     )
-    print(
-        "Largest difference of float64 gradients from embedding lookup, relative to the largest entry.\n"
-    )
+    print("Largest difference of float64 gradients from embedding lookup, relative to the largest entry.\n")
     differences = compare()
     measure.table(
         ("", "E", "p", "v"), [(name, *(f"{x:.1e}" for x in row)) for name, row in differences.items()]

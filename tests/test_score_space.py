@@ -10,6 +10,8 @@ its own n + 4 roundings; a gradient with respect to values by w + n u + w B / 2 
 up, at most 1; one with respect to scores by 2 B times that, and 2 w B for the logit in b - f. D is the
 range of the scores where that is small. Else a row is settled only by a shift at most 637 (float64) or 56
 (float32) away from its largest score, and a token further than 45 below that score counts for less than u.
+What underflows costs T u² (1 + 2 B) more in a sequence of T tokens, which only shows where the values are
+as small.
 """
 
 import gc
@@ -35,9 +37,10 @@ def tolerances(corpus, scores, values):
     span = float(scores.max()) - float(scores.min())
     distance = min(span, FURTHEST[scores.dtype] + 45)
     largest = float(values.abs().max())
+    lost = corpus.lengths.max() * unit**2 * (1 + 2 * largest)
     share = (distance + np.diff(corpus.counts.indptr).max() + 8) * unit
-    by_value = share + corpus.n_sequences * unit + share * largest / 2
-    logits = 2 * share * largest
+    by_value = share + corpus.n_sequences * unit + share * largest / 2 + lost
+    logits = 2 * share * largest + lost
     loss = logits + (corpus.n_sequences + 4) * unit * (1 + largest)  # the loss is at most log 2 + B
     return logits, loss, 2 * largest * by_value + logits, by_value
 

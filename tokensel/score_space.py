@@ -214,7 +214,7 @@ class _Attended:
         self.normaliser, numerator = torch.ones_like(counts.labels), torch.zeros_like(counts.labels)
         threshold = torch.finfo(scores.dtype).tiny / torch.finfo(scores.dtype).eps ** 2
         reach = -math.log(threshold)
-        left = scores if counts.absent is None else scores.masked_fill(counts.absent, -torch.inf)
+        left = scores
         for _ in range(_MOST_SHIFTS):
             top = left.max()
             lift = (top - scores.min() - reach).clamp(0, reach)
@@ -287,7 +287,6 @@ class _Counts(NamedTuple):
     matrix: torch.Tensor  # (n, S) CSR
     transposed: torch.Tensor  # (S, n) CSR
     labels: torch.Tensor  # (n,)
-    absent: torch.Tensor | None  # (S,), whether a token is in no sequence; None if all are in some
 
 
 # Building them takes longer than using them once, so they stay as long as their corpus.
@@ -322,9 +321,6 @@ def _counts_for(corpus, scores, values=None):
 
 
 def _build(corpus, dtype, device):
-    transposed = corpus.counts.T.tocsr()
-    absent = torch.tensor(np.diff(transposed.indptr) == 0, device=device)
-
     def csr(counts):
         # MKL multiplies with 32-bit indices: longer ones are converted at every product.
         short = np.int32 if max(*counts.shape, counts.nnz) < 2**31 else np.int64
@@ -334,7 +330,7 @@ def _build(corpus, dtype, device):
         return _csr(crow, col, torch.tensor(counts.data, dtype=dtype, device=device), counts.shape)
 
     labels = torch.tensor(corpus.labels, dtype=dtype, device=device)
-    return _Counts(csr(corpus.counts), csr(transposed), labels, absent if absent.any() else None)
+    return _Counts(csr(corpus.counts), csr(corpus.counts.T.tocsr()), labels)
 
 
 def _csr(crow, col, values, shape):
