@@ -301,6 +301,11 @@ def test_the_loss_keeps_its_digits_far_from_zero(margin, sign):
     assert loss == pytest.approx(expected, rel=4 * np.finfo(float).eps, abs=0)
 
 
+def test_a_loss_that_underflows_is_zero_without_a_sign():
+    corpus = Corpus.from_sequences([[0]], labels=[1], n_tokens=1)
+    assert f"{score_space.loss(corpus, [0.0], [1e6]).item():.1f}" == "0.0"
+
+
 def test_attention_has_the_pattern_of_the_counts():
     rng = np.random.default_rng(6)
     sequences = random_sequences(rng, 20, 9, 6)

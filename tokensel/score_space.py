@@ -202,9 +202,10 @@ class _Attended:
 
     A shift is the largest score it has to serve if the others are within reach of it,
     :math:`-\log\theta`: 636 in float64, 55 in float32. Else it is lower by what they lack, up to as
-    much again. Then weights are at most :math:`1/\theta`, as :math:`1/Z_i` is: no sum, here or in the
-    backward pass, comes near overflow, and a quotient that underflows there has cost at most
-    :math:`\epsilon^2` once it is multiplied by a weight.
+    much again. Then weights are at most :math:`1/\theta`, as :math:`1/Z_i` is: sums, here and in the
+    backward pass, stay finite as long as :math:`T_i\max_s|b_s|` is below 1e31 in float64 and 1e14 in
+    float32, and a quotient that underflows has cost at most :math:`\epsilon^2` once it is multiplied by
+    a weight.
     """
 
     def __init__(self, counts, scores, values):
@@ -363,5 +364,5 @@ def real_tensor(name, numbers):
 
 
 def _logistic(margins):
-    # softplus switches to its asymptote at 20, which is wrong in the tenth digit.
-    return -torch.nn.functional.logsigmoid(margins).mean()
+    # softplus switches to its asymptote at 20, which is wrong in the tenth digit. -x would be -0.0 for x = 0.
+    return 0 - torch.nn.functional.logsigmoid(margins).mean()
