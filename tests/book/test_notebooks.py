@@ -65,7 +65,7 @@ def test_prose_directives_use_colon_fences(path):
 def test_three_exercises_with_folded_solutions(path):
     text = markdown(path)
     exercises = re.findall(r"^:{3,}\{exercise\}[^\n]*\n(?::[^\n]*\n)*?:label: (\S+)", text, re.M)
-    solutions = dict(re.findall(r"^:{3,}\{solution\} (\S+)\n((?::[a-z]+:[^\n]*\n)*)", text, re.M))
+    solutions = dict(re.findall(r"^:{3,}\{solution(?:-start)?\} (\S+)\n((?::[a-z]+:[^\n]*\n)*)", text, re.M))
     assert len(exercises) >= 3
     assert set(solutions) == set(exercises)
     for options in solutions.values():
