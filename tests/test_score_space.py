@@ -248,7 +248,7 @@ def test_autograd_and_gradients_give_the_same():
     gradients = score_space.gradients(corpus, scores, values)
     assert not any(part.requires_grad for part in gradients)
     assert torch.equal(gradients.loss, loss.detach())
-    # One computes sigmoid(-m), the other the derivative of logsigmoid: a few roundings of numbers up to 1.
+    # One computes sigmoid(-m), the other the derivative of logaddexp: a few roundings of numbers up to 1.
     np.testing.assert_allclose(gradients.scores, scores.grad, rtol=0, atol=4e-15)
     np.testing.assert_allclose(gradients.values, values.grad, rtol=0, atol=4e-15)
 

@@ -241,9 +241,9 @@ class _Attended:
 
     def pull_back(self, pull, values):
         """Return the gradients, in scores and in values, of the sum of the logits weighted by `pull` (n,)."""
-        columns = torch.stack((pull, pull * self.logits), 1) / self.normaliser[:, None]
-        columns = torch.cat([torch.where(settled[:, None], columns, 0) for _, settled in self.shared], 1)
-        products = (self.counts.transposed @ columns).split(2, 1)  # one (S, 2) for each shift
+        share = pull / self.normaliser
+        columns = [torch.where(rows, x, 0) for _, rows in self.shared for x in (share, share * self.logits)]
+        products = (self.counts.transposed @ torch.stack(columns, 1)).split(2, 1)  # an (S, 2) for each shift
         sums = sum(
             weights[:, None] * product for (weights, _), product in zip(self.shared, products, strict=True)
         )
@@ -364,5 +364,5 @@ def real_tensor(name, numbers):
 
 
 def _logistic(margins):
-    # softplus switches to its asymptote at 20, which is wrong in the tenth digit. -x would be -0.0 for x = 0.
-    return 0 - torch.nn.functional.logsigmoid(margins).mean()
+    # torch's softplus is not exact enough: from 20 on it returns its argument, wrong in the tenth digit.
+    return torch.logaddexp(-margins, margins.new_zeros(())).mean()
