@@ -16,6 +16,7 @@ import nbformat
 from jupyter_cache import get_cache
 from jupyter_cache.base import CacheBundleIn
 from jupyter_cache.executors.utils import single_nb_execution
+from nbclient.exceptions import DeadKernelError
 from sphinx.errors import ExtensionError
 from sphinx.util import logging
 
@@ -43,7 +44,10 @@ def choose_cache(app, config):
 def run_chapter(path, timeout):
     """Run one notebook in its folder; return it with its outputs, its seconds and its failure or None."""
     notebook = nbformat.read(path, as_version=4)
-    result = single_nb_execution(notebook, cwd=str(path.parent), timeout=timeout, allow_errors=False)
+    try:
+        result = single_nb_execution(notebook, cwd=str(path.parent), timeout=timeout, allow_errors=False)
+    except DeadKernelError:
+        return notebook, 0.0, f"{path}: the kernel died; was there enough memory?"
     if result.err is None:
         return notebook, result.time, None
     cells = [c for c in notebook.cells if any(o.output_type == "error" for o in c.get("outputs", []))]

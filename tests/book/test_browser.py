@@ -86,9 +86,26 @@ def test_phone_scrolls_one_way_only(phone):
     assert width <= 390
     # Nor may anything hang over the edge of a box that hides it, unless it can be scrolled there.
     cut = phone.page.evaluate(
-        f"""() => [...document.querySelectorAll('{CONTENT} :is(p, li, figure, img, input, h1, h2, h3)')]
-            .filter(e => e.getBoundingClientRect().right > 391)
-            .map(e => e.outerHTML.slice(0, 120))"""
+        """() => {
+            const scrolls = e => e.tagName !== 'ARTICLE' &&
+                (/auto|scroll/.test(getComputedStyle(e).overflowX) || scrolls(e.parentElement))
+            return [...document.querySelectorAll('article :is(p, li, figure, img, input, h1, h2, h3)')]
+                .filter(e => e.getBoundingClientRect().right > 391 && !scrolls(e))
+                .map(e => e.outerHTML.slice(0, 120))
+        }"""
+    )
+    assert cut == []
+
+
+def test_wide_equations_can_be_read_from_their_beginning(phone):
+    """What hangs over the left edge of a scrolling line cannot be scrolled to."""
+    unfold(phone.page)
+    cut = phone.page.evaluate(
+        """() => [...document.querySelectorAll('article .math')].filter(line => {
+            const edge = line.getBoundingClientRect().left - 1
+            const glyphs = [...line.querySelectorAll('mjx-mi, mjx-mo, mjx-mn')]
+            return glyphs.map(g => g.getBoundingClientRect()).some(box => box.width && box.left < edge)
+        }).map(line => line.outerHTML.slice(0, 200))"""
     )
     assert cut == []
 

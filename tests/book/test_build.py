@@ -109,6 +109,14 @@ def test_failing_cell_fails_the_build_and_is_named(book):
     book.write("two", TRACE.format("two"))
 
 
+def test_dead_kernel_fails_the_build_and_is_named(book):
+    book.write("two", "import os\nos._exit(1)")
+    failed = book.build()
+    assert failed.returncode != 0
+    assert "two.ipynb: the kernel died" in failed.stdout + failed.stderr
+    book.write("two", TRACE.format("two"))
+
+
 def test_warning_of_a_cell_fails_the_build(book):
     """What a cell writes to stderr would stand in the page; a reader should not meet it there."""
     book.write("two", "import warnings\nwarnings.warn('deprecated')")

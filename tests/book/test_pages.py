@@ -3,7 +3,8 @@
 from collections import Counter
 from urllib.parse import unquote, urlsplit
 
-from browsing import SITE
+import yaml
+from browsing import ROOT, SITE
 from bs4 import BeautifulSoup
 
 import tokensel as ts
@@ -82,6 +83,18 @@ def test_every_public_name_is_on_the_package_page(soups):
         else:
             names = [f"tokensel.{name}"]
         assert [full for full in names if full not in ids] == []
+
+
+def test_chapters_open_in_colab_and_binder(soups):
+    """The launch buttons name this repository and a notebook that stands in it."""
+    config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
+    owner, name = config["repository"]["url"].split("/")[-2:]
+    chapters = [address for address in soups if (ROOT / f"{address}.ipynb").is_file()]
+    assert chapters
+    for address in chapters:
+        links = {link["href"] for link in soups[address].select("a[href]")}
+        assert f"https://colab.research.google.com/github/{owner}/{name}/blob/main/{address}.ipynb" in links
+        assert f"https://mybinder.org/v2/gh/{owner}/{name}/main?urlpath=lab/tree/{address}.ipynb" in links
 
 
 def test_front_page_leads_to_the_book(site):
