@@ -24,8 +24,9 @@ def main():
     corpus = ts.datasets.imdb(min_document_frequency=CUT, keep_texts=True)
     print(
         f"IMDB: {len(corpus):,} reviews, {corpus.n_tokens:,} words in at least {CUT} of them, d = {DIM}, "
-        f"{STEPS} full-batch Adam steps at {LEARNING_RATE}, {measure.THREADS} threads. Correlations of scores "
-        "and values: words in more than 50 reviews. Groups: ten of equally many words, by posterior difference.\n"
+        f"{STEPS} full-batch Adam steps at {LEARNING_RATE}, {measure.THREADS} threads. "
+        "Correlations of scores and values: words in more than 50 reviews. "
+        "Groups: ten of equally many of those, by posterior difference.\n"
     )
     measure.table(
         (
@@ -38,7 +39,7 @@ def main():
             "corr(b, Δ)",
             "mean score of the ten groups",
         ),
-        [trained(corpus, seed, dtype) for dtype in (torch.float32, torch.float64) for seed in SEEDS],
+        [trained(corpus, seed, torch.float32) for seed in SEEDS] + [trained(corpus, 0, torch.float64)],
     )
     measure.table(
         ("a process that loads the reviews and trains, dtype", "peak memory (GB)"),
