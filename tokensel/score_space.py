@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from tokensel.arguments import real_tensor
 from tokensel.corpus import Corpus
 
 # Sequences too far below the first shift get a lower one, which they share: so many times at most, and while
@@ -183,8 +184,10 @@ class _Logits(torch.autograd.Function):
         return ctx.attended.logits.clone()  # the output itself would keep its graph, hence itself, alive
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx, pull):
+        # torch's own mark, once_differentiable, lets torch.autograd.grad return zeros as second derivatives.
+        if torch.is_grad_enabled():
+            raise RuntimeError("logits and loss can be differentiated once only: no create_graph=True")
         (values,) = ctx.saved_tensors
         return *ctx.attended.pull_back(pull, values), None
 
@@ -243,12 +246,11 @@ class _Attended:
         """Return the gradients, in scores and in values, of the sum of the logits weighted by `pull` (n,)."""
         share = pull / self.normaliser
         columns = [torch.where(rows, x, 0) for _, rows in self.shared for x in (share, share * self.logits)]
-        products = (self.counts.transposed @ torch.stack(columns, 1)).split(2, 1)  # an (S, 2) for each shift
-        sums = sum(
-            weights[:, None] * product for (weights, _), product in zip(self.shared, products, strict=True)
-        )
-        by_value = sums[:, 0].contiguous()
-        by_score = values * by_value - sums[:, 1]
+        products = self.counts.transposed @ torch.stack(columns, 1)  # (S, 2 for each shift)
+        by_score, by_value = torch.zeros_like(values), torch.zeros_like(values)
+        for (weights, _), (pulled, times_logits) in zip(self.shared, products.t().split(2), strict=True):
+            by_value.addcmul_(weights, pulled)
+            by_score.addcmul_(weights, values * pulled - times_logits)
         if self.own is not None:
             self.own.add_pull_back(pull, values, by_score, by_value)
         return by_score, by_value
@@ -317,7 +319,8 @@ def _counts_for(corpus, scores, values=None):
     built = _BUILT.setdefault(corpus, {})
     key = scores.dtype, scores.device
     if key not in built:
-        built[key] = _build(corpus, *key)
+        with torch.inference_mode(False):  # else they would never again serve a backward pass
+            built[key] = _build(corpus, *key)
     return built[key]
 
 
@@ -338,29 +341,6 @@ def _csr(crow, col, values, shape):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta state", UserWarning)
         return torch.sparse_csr_tensor(crow, col, values, shape, check_invariants=False)
-
-
-def real_tensor(name, numbers):
-    """Return numbers as a tensor: float32 and float64 are kept, integers and lists become float64.
-
-    Examples
-    --------
-    >>> real_tensor("scores", [1, 2])
-    tensor([1., 2.], dtype=torch.float64)
-    """
-    if not isinstance(numbers, torch.Tensor):
-        try:
-            numbers = np.asarray(numbers)
-        except ValueError as error:
-            raise ValueError(f"{name} must be an array of numbers: {error}") from error
-        if numbers.dtype.kind not in "iuf":
-            raise TypeError(f"{name} must be real numbers, got an array of {numbers.dtype}")
-        return torch.tensor(numbers.astype(np.float32 if numbers.dtype == np.float32 else np.float64))
-    if numbers.dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64):
-        return numbers.double()
-    if numbers.dtype not in (torch.float32, torch.float64):
-        raise TypeError(f"{name} must be float32 or float64, got {numbers.dtype}")
-    return numbers
 
 
 def _logistic(margins):
