@@ -11,6 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
@@ -445,6 +446,7 @@ def test_repr():
         ([1, 0], r"labels must have shape \(3,\), one a sequence; got shape \(2,\)"),
         ([[1], [0], [1]], r"got shape \(3, 1\)"),
         (1, r"got shape \(\)"),
+        ([[1], [0, 1], 1], "labels must be an array of numbers"),
     ],
 )
 def test_labels_outside_the_two_classes(labels, message):
@@ -474,6 +476,7 @@ def test_labels_outside_the_two_classes(labels, message):
         ([[0], 1], TypeError, r"sequences\[1\] must be a flat list"),
         ([[0], [[1, 2], [3]]], TypeError, r"sequences\[1\] must be a flat list"),
         ([[0], {1, 2}], TypeError, r"sequences\[1\] must be a flat list"),
+        (5, TypeError, "sequences must be a list of lists of token ids, got 5"),
     ],
 )
 def test_from_sequences_refuses(sequences, error, message):
@@ -525,6 +528,13 @@ def test_no_sequences_and_no_texts():
         ([1, 2], ValueError, r"counts must have shape \(sequences, tokens\)"),
         (np.zeros((0, 3), dtype=int), ValueError, r"none of them 0; got \(0, 3\)"),
         ([[2**52, 0], [0, 2**52]], ValueError, "too large to be summed exactly"),
+        (np.array([[2**63, 0], [0, 1]], dtype=np.uint64), ValueError, "too large to be summed exactly"),
+        (
+            sparse.coo_array(([2**62] * 4 + [1] * 2, ([0] * 4 + [0, 1], [0] * 4 + [1, 0]))),
+            ValueError,
+            "too large to be summed exactly",  # as int64 the first four sum to 0
+        ),
+        ([[1], [1, 2]], ValueError, "counts must be an array of numbers"),
         (sparse.csr_array((2, 2), dtype=int), ValueError, "2 of 2 rows hold no token"),
     ],
 )
@@ -555,6 +565,7 @@ TEXTS = ["a great film", "dull", "a film", "no"]
             {"vocabulary": ["film", "no"]},
             r"1 of 4 texts hold no token of the given vocabulary of 2 words",
         ),
+        (["a", "b", "c", "<BR />"], {}, "1 of 4 texts hold no token at all"),
         (["a", "", "...", "b"], {}, r"2 of 4 texts hold no token at all \(positions 1, 2\): leave them out"),
         (["a", "b", "c", "?"], {"min_document_frequency": 5}, "1 of 4 texts hold no token at all"),
         (TEXTS, {"min_document_frequency": 0}, "min_document_frequency must be at least 1, got 0"),
@@ -580,6 +591,7 @@ def test_only_the_first_lost_texts_are_listed():
     ("texts", "arguments", "message"),
     [
         ("a great film", {}, "texts must be a list of str, got a str"),
+        (5, {}, "texts must be a list of str, got a int"),
         (["a", None], {}, r"texts must hold str only, but texts\[1\] is None"),
         (["a", math.nan], {}, r"texts\[1\] is nan"),
         (["a", b"b"], {}, r"texts\[1\] is b'b'"),
@@ -611,3 +623,8 @@ def test_repeated_words_are_counted_like_a_counter():
     assert dict(zip(corpus.vocabulary, corpus.counts.toarray()[0].tolist(), strict=True)) == Counter(
         text.split()
     )
+
+
+def test_labels_may_be_a_tensor_that_training_follows():
+    labels = torch.tensor([1.0, -1.0], requires_grad=True)
+    assert Corpus.from_sequences([[0], [1]], labels).labels.tolist() == [1, -1]

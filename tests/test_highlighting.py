@@ -195,7 +195,10 @@ def test_words_stay_readable_on_every_background(mode, kind):
         (lambda: highlight("a b", {"b": np.nan}), ValueError, "weights holds .* not finite, at the word 'b'"),
         (lambda: highlight("a b", {}, values=[1, 2, 3]), ValueError, "values needs one number for each"),
         (lambda: highlight("a b", {}, values={"a": np.inf}), ValueError, "values holds .* at the word 'a'"),
-        (lambda: highlight("a b", {}, excerpt=0), ValueError, "excerpt = 0"),
+        (lambda: highlight("a b", {"a": "x"}), TypeError, "weights must be real numbers"),
+        (lambda: highlight("a b", {}, caption=5), TypeError, "caption must be a str, got 5"),
+        (lambda: highlight("a b", {}, excerpt=1.5), TypeError, "excerpt must be a whole number, got 1.5"),
+        (lambda: highlight("a b", {}, excerpt=0), ValueError, "excerpt must be at least 1, got 0"),
     ],
 )
 def test_bad_input(call, error, message):

@@ -192,9 +192,9 @@ def test_bad_parameters_are_named(arguments, error, message):
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"n_tokens": 0}, ValueError, "n_tokens must be a positive whole number, got 0"),
-        ({"dim": 2.5}, ValueError, "dim must be a positive whole number, got 2.5"),
-        ({"dim": True}, ValueError, "dim must be a positive whole number, got True"),
+        ({"n_tokens": 0}, ValueError, "n_tokens must be at least 1, got 0"),
+        ({"dim": 2.5}, TypeError, "dim must be a whole number, got 2.5"),
+        ({"dim": True}, TypeError, "dim must be a whole number, got True"),
         (
             {"dtype": torch.float16},
             TypeError,
@@ -202,6 +202,10 @@ def test_bad_parameters_are_named(arguments, error, message):
         ),
         ({"output": "gaussian"}, ValueError, "output must be \"signs\" or 4 numbers, got 'gaussian'"),
         ({"output": [1, 0]}, ValueError, r"output must have shape \(4,\)"),
+        ({"output": None}, TypeError, "output must be real numbers"),
+        ({"output": ["a"] * 4}, TypeError, "output must be real numbers"),
+        ({"seed": None}, TypeError, "seed must be an int or a numpy.random.Generator, got None"),
+        ({"seed": 1.5}, TypeError, "seed must be an int or a numpy.random.Generator, got 1.5"),
         ({"output": [1, 0, 0, np.nan]}, ValueError, "output must be finite"),
     ],
 )

@@ -8,6 +8,7 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 import pytest
+import torch
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
@@ -259,11 +260,56 @@ def test_bars_follow_their_tokens(ax):
         (lambda ax: plotting.training_curves({}, ax=ax), "0 lines"),
         (lambda ax: plotting.training_curves({str(i): [1] for i in range(5)}, ax=ax), "5 lines"),
         (lambda ax: plotting.training_curves({"a": [1]}, peak="b", ax=ax), "'b' names no curve"),
-        (lambda ax: plotting.training_curves({"a": [1, 2]}, steps=[1], ax=ax), "a holds 2"),
+        (
+            lambda ax: plotting.training_curves({"a": [1, 2]}, steps=[1], ax=ax),
+            "a has shape .* steps has shape",
+        ),
         (lambda ax: plotting.top_tokens(["a"], [1, 2], ax=ax), "1 tokens but 2 numbers"),
         (lambda ax: plotting.attention_bars(["a"], [-0.1], ax=ax), "negative"),
+        (lambda ax: plotting.attention_bars(["a"], [np.nan], ax=ax), "attention holds 1 .* not finite"),
+        (
+            lambda ax: plotting.prediction_and_measurement([1, 2], [1, 2], band=-1, ax=ax),
+            "band must be .* none of them negative; got -1",
+        ),
+        (lambda ax: plotting.prediction_and_measurement([1, 2], [1, 2], band=[1] * 3, ax=ax), "band must be"),
+        (
+            lambda ax: plotting.prediction_and_measurement([1], [1], kind="pos", ax=ax),
+            "kind must be .* 'pos'",
+        ),
+        (lambda ax: plotting.power_law([], [], exponent=1, ax=ax), "measured must have shape"),
+        (lambda ax: plotting.power_law([1, 2], [1, 2], exponent=1, constant=-1, ax=ax), "positive constant"),
+        (lambda ax: plotting.power_law([1], [[1, np.inf, 1]], exponent=1, ax=ax), "measured must be finite"),
+        (lambda ax: plotting.u_shape([[0, 1]], [[1, 2]], groups=1, ax=ax), "one number per token"),
+        (lambda ax: plotting.u_shape([0, 1], [1, 2], groups=0, ax=ax), "groups must be at least 1"),
+        (
+            lambda ax: plotting.u_shape([0, 1], [1, 2], groups=1, predicted=lambda x: 1.0, ax=ax),
+            "predicted needs one dimension",
+        ),
+        (lambda ax: plotting.training_curves({"a": [np.nan]}, ax=ax), "a needs .* at least one number"),
+        (lambda ax: plotting.training_curves({"a": [np.inf]}, ax=ax), "a holds 1 .* not finite"),
     ],
 )
 def test_bad_input(call, message, ax):
     with pytest.raises(ValueError, match=message):
         call(ax)
+
+
+def test_tensors_that_training_follows_are_drawn(ax):
+    numbers = torch.tensor([0.1, 0.2], dtype=torch.float64, requires_grad=True)
+    plotting.prediction_and_measurement(numbers, numbers, ax=ax)
+    plotting.power_law([1, 2], numbers, exponent=1, ax=Figure().subplots())
+    plotting.u_shape([-1, 1], numbers, groups=2, ax=ax)
+    plotting.training_curves({"loss": numbers}, ax=ax)
+    plotting.top_tokens(["a", "b"], numbers, values=numbers, ax=ax)
+    plotting.attention_bars(["a", "b"], numbers, ax=ax)
+
+
+def test_a_curve_passes_over_what_was_not_measured(ax):
+    """Minibatches measure validation accuracy at the start of each epoch only: NaN between."""
+    plotting.training_curves(
+        {"steps": [1, 2, 3], "validation": [0.5, np.nan, 0.75]}, peak="validation", ax=ax
+    )
+    line = next(line for line in ax.lines if line.get_label().startswith("validation"))
+    assert line.get_xdata().tolist() == [0, 2]
+    assert line.get_ydata().tolist() == [0.5, 0.75]
+    assert line.get_label() == "validation: highest 0.750 at 2"

@@ -196,9 +196,11 @@ def test_random_tokens_of_one_class():
         ({"shortest": 5, "longest": 4}, ValueError, "longest must be at least shortest, got 4 and 5"),
         ({"longest": 4.5}, TypeError, "longest must be a whole number, got 4.5"),
         ({"positive_share": 1.5}, ValueError, "positive_share must be from 0 to 1, got 1.5"),
-        ({"positive_share": math.nan}, ValueError, "positive_share must be from 0 to 1, got nan"),
-        ({"zipf": -1}, ValueError, "zipf must be finite and not negative, got -1"),
-        ({"zipf": math.inf}, ValueError, "zipf must be finite and not negative, got inf"),
+        ({"positive_share": math.nan}, ValueError, "positive_share must be finite, got nan"),
+        ({"positive_share": "half"}, TypeError, "positive_share must be a number, got 'half'"),
+        ({"zipf": None}, TypeError, "zipf must be a number, got None"),
+        ({"zipf": -1}, ValueError, "zipf must be at least 0, got -1"),
+        ({"zipf": math.inf}, ValueError, "zipf must be finite, got inf"),
     ],
 )
 def test_random_tokens_refuses(arguments, error, message):

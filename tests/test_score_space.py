@@ -360,9 +360,20 @@ def test_second_derivatives_are_refused():
     scores = torch.tensor([0.1, 0.2], requires_grad=True)
     values = torch.tensor([0.3, 0.4], requires_grad=True)
     loss = score_space.loss(corpus, scores, values)
-    (gradient,) = torch.autograd.grad(loss, scores, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        gradient.sum().backward()
+    with pytest.raises(RuntimeError, match="differentiated once only"):
+        torch.autograd.grad(loss, scores, create_graph=True)
+    # Nor may they silently be zero.
+    with pytest.raises(RuntimeError, match="differentiated once only"):
+        torch.autograd.functional.hessian(lambda a: score_space.loss(corpus, a, values), scores)
+
+
+def test_a_corpus_first_used_in_inference_mode_can_be_trained_on():
+    corpus = Corpus.from_sequences([[0, 1], [1, 1]], labels=[1, -1], n_tokens=2)
+    scores = torch.tensor([0.1, 0.2], requires_grad=True)
+    with torch.inference_mode():
+        score_space.loss(corpus, scores, scores)
+    score_space.loss(corpus, scores, scores).backward()
+    assert torch.isfinite(scores.grad).all()
 
 
 def test_a_change_in_place_before_the_backward_pass_is_noticed():

@@ -233,7 +233,7 @@ def test_scores_and_values_must_be_finite_numbers_one_a_token(make):
 def test_numbers_that_are_none():
     with pytest.raises(TypeError, match="complex128"):
         real_array("scores", np.zeros(2, dtype=complex))
-    with pytest.raises(TypeError, match=r"torch\.complex64"):
+    with pytest.raises(TypeError, match="complex64"):
         real_array("scores", torch.zeros(2, dtype=torch.complex64))
     with pytest.raises(ValueError, match="scores must be an array of numbers"):
         real_array("scores", [[1.0], [1.0, 2.0]])

@@ -6,8 +6,9 @@ import mpmath
 import numpy as np
 import pytest
 import scipy.sparse as sp
+import torch
 
-from tokensel import theory
+from tokensel import arguments, theory
 
 mpmath.mp.dps = 50
 
@@ -46,14 +47,14 @@ def test_one_step_bound_is_infinite_rather_than_wrong():
 @pytest.mark.parametrize(
     ("changed", "error", "words"),
     [
-        ({"step_size": -1.0}, ValueError, "step_size must be finite and zero or more, got -1"),
+        ({"step_size": -1.0}, ValueError, "step_size must be at least 0, got -1"),
         ({"step_size": "1"}, TypeError, "step_size must be a number, got '1'"),
-        ({"epsilon": np.nan}, ValueError, "epsilon must be finite and zero or more, got nan"),
+        ({"epsilon": np.nan}, ValueError, "epsilon must be finite, got nan"),
         ({"epsilon": True}, TypeError, "epsilon must be a number, got True"),
-        ({"output_norm": -0.1}, ValueError, "output_norm must be finite and zero or more"),
-        ({"cls_norm": np.inf}, ValueError, "cls_norm must be finite and zero or more"),
-        ({"average_frequency": [0.2, 1.5]}, ValueError, "average_frequency must lie between 0 and 1"),
-        ({"average_frequency": [np.nan]}, ValueError, "average_frequency must lie between 0 and 1"),
+        ({"output_norm": -0.1}, ValueError, "output_norm must be at least 0, got -0.1"),
+        ({"cls_norm": np.inf}, ValueError, "cls_norm must be finite, got inf"),
+        ({"average_frequency": [0.2, 1.5]}, ValueError, "average_frequency must be from 0 to 1, .* got 1.5"),
+        ({"average_frequency": [np.nan]}, ValueError, "average_frequency must be from 0 to 1, .* got nan"),
     ],
 )
 def test_one_step_bound_says_what_is_wrong(changed, error, words):
@@ -79,7 +80,7 @@ def test_one_step_epsilon(cls_norm, output_norm):
         ({"confidence": 1.0}, ValueError, "confidence must lie strictly between 0 and 1, got 1.0"),
         ({"confidence": 0}, ValueError, "confidence must lie strictly between 0 and 1, got 0"),
         ({"confidence": 95}, ValueError, "confidence must lie strictly between 0 and 1, got 95"),
-        ({"cls_norm": -1.0}, ValueError, "cls_norm must be finite and zero or more"),
+        ({"cls_norm": -1.0}, ValueError, "cls_norm must be at least 0, got -1"),
     ],
 )
 def test_one_step_epsilon_says_what_is_wrong(changed, error, words):
@@ -179,7 +180,14 @@ def test_labels_and_frequencies_must_fit(function):
         call(frequencies, labels[:5])
     with pytest.raises(ValueError, match="labels must be 6 numbers \\+1 or -1"):
         call(frequencies, (labels + 1) // 2)
-    with pytest.raises(ValueError, match="frequencies must have shape \\(n, S\\), got \\(4,\\)"):
+    for wrong in (3 * frequencies, frequencies[:, :2], -frequencies, np.nan * frequencies):
+        with pytest.raises(ValueError, match="frequencies must not be negative, and each row must sum to 1"):
+            call(wrong, labels)
+        with pytest.raises(ValueError, match="frequencies must not be negative, and each row must sum to 1"):
+            call(sp.csr_array(wrong), labels)
+    with pytest.raises(
+        ValueError, match="frequencies must have shape \\(n, S\\), none of them 0; got \\(4,\\)"
+    ):
         call(frequencies[0], labels)
 
 
@@ -189,7 +197,17 @@ def test_scores_and_values_must_fit():
         theory.one_step_first_order(frequencies, labels, [0.0] * 3, [0.0] * 4)
 
 
-def test_theory_needs_numpy_only():
-    with open(theory.__file__) as source:
+def test_numbers_may_be_tensors_that_training_follows():
+    frequency = torch.tensor([0.25, 0.5], dtype=torch.float64, requires_grad=True)
+    bound = theory.one_step_bound(7.0, frequency, 0.1, cls_norm=1.0)
+    assert bound.tolist() == [theory.one_step_bound(7.0, x, 0.1, cls_norm=1.0) for x in (0.25, 0.5)]
+    frequencies, labels, _ = _frequencies(0)
+    with pytest.raises(ValueError, match="scores and values must be finite"):
+        theory.one_step_first_order(frequencies, labels, [np.nan] * 4, [0.0] * 4)
+
+
+@pytest.mark.parametrize("module", [theory, arguments])
+def test_theory_needs_numpy_only(module):
+    with open(module.__file__) as source:
         imported = {line.split()[1] for line in source if line.startswith(("import ", "from "))}
-    assert imported <= sys.stdlib_module_names | {"numpy"}
+    assert imported <= sys.stdlib_module_names | {"numpy", "tokensel.arguments"}

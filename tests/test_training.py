@@ -82,7 +82,7 @@ def test_a_step_of_size_zero_stays():
 @pytest.mark.parametrize(
     ("step_size", "error", "words"),
     [
-        (-1.0, ValueError, "step_size must be zero or more, got -1"),
+        (-1.0, ValueError, "step_size must be at least 0, got -1"),
         (float("nan"), ValueError, "step_size must be finite, got nan"),
         ("big", TypeError, "step_size must be a number, got 'big'"),
     ],
@@ -360,7 +360,10 @@ def test_an_interrupt_before_anything_was_measured_changes_nothing(monkeypatch):
         ({"train": ()}, ValueError, "train must name one or more of"),
         ({"train": ("cls", "cls")}, ValueError, "each once, got"),
         ({"train": ("queries",)}, ValueError, "train must name one or more of .* got \\('queries',\\)"),
-        ({"train": "cls"}, TypeError, "train must be a tuple of names such as \\('cls',\\), got the string"),
+        ({"train": "cls"}, TypeError, "train must be a tuple of names .*, got 'cls'"),
+        ({"train": 5}, TypeError, "train must be a tuple of names .*, got 5"),
+        ({"seed": None}, TypeError, "seed must be an int or a numpy.random.Generator, got None"),
+        ({"seed": -1, "batch_size": 1}, ValueError, "seed must be at least 0, got -1"),
         ({"validation": [[0, 1]]}, TypeError, "validation must be a Corpus or None, got list"),
         (
             {"validation": _corpus(n_tokens=9)},
@@ -402,3 +405,11 @@ def test_progress_reports_on_request_only(capsys, monkeypatch):
     assert capsys.readouterr().err == ""
     ts.fit(_model(), _corpus(), steps=3, progress=True)
     assert "training" in capsys.readouterr().err
+
+
+def test_fit_also_trains_where_autograd_is_off():
+    expected, model = _model(), _model()
+    ts.fit(expected, _corpus(), steps=5, progress=False)
+    with torch.no_grad():
+        ts.fit(model, _corpus(), steps=5, progress=False)
+    assert torch.equal(model.embeddings, expected.embeddings)

@@ -1,15 +1,16 @@
 """`Corpus`: labelled token sequences as counts, and the statistics of their tokens."""
 
 import difflib
-import numbers
 import re
 import reprlib
 from collections import Counter
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
+
+from tokensel.arguments import as_array, whole_number
 
 #: What a token of a text is: a letter, digit or underscore, then more of them or apostrophes ("don't").
 TOKEN = re.compile(r"(?u)\b\w[\w']*\b")
@@ -44,7 +45,11 @@ def tokenise(text):
     """
     if not isinstance(text, str):
         raise TypeError(f"text must be a str, got {text!r}")
-    return TOKEN.findall(text.lower().replace("<br />", " "))
+    return TOKEN.findall(_plain(text))
+
+
+def _plain(text):
+    return text.lower().replace("<br />", " ")
 
 
 class Corpus:
@@ -162,13 +167,15 @@ class Corpus:
         array([[1, 0, 1, 1],
                [0, 1, 1, 2]])
         """
+        if not isinstance(sequences, Iterable):
+            raise TypeError(f"sequences must be a list of lists of token ids, got {sequences!r}")
         sequences = [_ids(sequence, i) for i, sequence in enumerate(sequences)]
         if not sequences:
             raise ValueError("sequences is empty: a corpus needs at least one sequence")
         lengths = np.array([len(ids) for ids in sequences], dtype=np.int64)
         ids = np.concatenate(sequences)
         if n_tokens is not None:
-            n_tokens = _whole_number("n_tokens", n_tokens)
+            n_tokens = whole_number("n_tokens", n_tokens)
         if vocabulary is not None:
             vocabulary = _words(vocabulary, n_tokens)
             n_tokens = len(vocabulary)
@@ -227,7 +234,7 @@ class Corpus:
         array([[1, 0, 1, 2],
                [1, 1, 1, 0]])
         """
-        least = _whole_number("min_document_frequency", min_document_frequency)
+        least = whole_number("min_document_frequency", min_document_frequency)
         texts = _strings("texts", texts)
         if not texts:
             raise ValueError("texts is empty: a corpus needs at least one text")
@@ -247,7 +254,7 @@ class Corpus:
 
         from sklearn.feature_extraction.text import CountVectorizer
 
-        has_token = np.array([TOKEN.search(text.replace("<br />", " ")) is not None for text in texts])
+        has_token = np.array([TOKEN.search(_plain(text)) is not None for text in texts])
         _refuse_empty(has_token, "hold no token at all", "leave them out")
         vectorizer = CountVectorizer(analyzer=tokenise, vocabulary=vocabulary, dtype=np.int64)
         counts = vectorizer.fit_transform(texts)
@@ -432,15 +439,6 @@ class Corpus:
         return total
 
 
-def _whole_number(name, value, least=1):
-    """Check that an argument is an integer (True and False are none) and at least ``least``."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"{name} must be a whole number, got {value!r}")
-    if value < least:
-        raise ValueError(f"{name} must be at least {least}, got {value}")
-    return int(value)
-
-
 def _read_only(array):
     array.flags.writeable = False
     return array
@@ -463,17 +461,18 @@ def _checked_counts(counts):
     from scipy.sparse import coo_array, issparse
 
     if not issparse(counts):
-        counts = np.asarray(counts)
+        counts = as_array("counts", counts)
     if counts.ndim != 2 or 0 in counts.shape:
         raise ValueError(f"counts must have shape (sequences, tokens), none of them 0; got {counts.shape}")
     if counts.dtype.kind not in "iu":
         raise TypeError(f"counts must be integers (how often each token stands there), got {counts.dtype}")
-    counts = coo_array(counts, dtype=np.int64).tocsr()  # sums duplicates and sorts; never shares memory
+    counts = coo_array(counts)
+    if np.abs(counts.data.astype(float)).sum() >= _LARGEST_EXACT:
+        raise ValueError("counts are too large to be summed exactly: their sum must stay below 2**53")
+    counts = counts.astype(np.int64).tocsr()  # sums duplicates and sorts; never shares memory
     counts.eliminate_zeros()
     if counts.nnz and counts.data.min() < 0:
         raise ValueError(f"counts must not be negative, got {counts.data.min()}")
-    if counts.data.sum(dtype=float) >= _LARGEST_EXACT:
-        raise ValueError("counts are too large to be summed exactly: their sum must stay below 2**53")
     remedy = "attention needs at least one, leave those sequences out"
     _refuse_empty(np.diff(counts.indptr) > 0, "hold no token", remedy, "row")
     return _csr(counts.data, counts.indices, counts.indptr, counts.shape)
@@ -488,7 +487,7 @@ def _refuse_empty(has_token, why, remedy, noun="text"):
 
 def _signs(labels, n_sequences):
     """Read labels as -1 and +1."""
-    labels = np.asarray(labels)
+    labels = as_array("labels", labels)
     if labels.shape != (n_sequences,):
         raise ValueError(f"labels must have shape ({n_sequences},), one a sequence; got shape {labels.shape}")
     values = set(labels.tolist())
@@ -500,7 +499,7 @@ def _signs(labels, n_sequences):
 
 def _strings(name, strings, size=None):
     """Read an argument that holds str as a tuple."""
-    if isinstance(strings, str | bytes | Mapping | Set):
+    if isinstance(strings, str | bytes | Mapping | Set) or not isinstance(strings, Iterable):
         raise TypeError(f"{name} must be a list of str, got a {type(strings).__name__}")
     strings = tuple(strings)
     for i, string in enumerate(strings):
@@ -544,7 +543,9 @@ def _ids(sequence, i):
 
 def _positions(rows, n_sequences):
     """Turn whatever picks sequences into an array of positions; negative ones count from the end."""
-    positions = np.arange(n_sequences)[rows] if isinstance(rows, slice) else np.atleast_1d(np.asarray(rows))
+    positions = (
+        np.arange(n_sequences)[rows] if isinstance(rows, slice) else np.atleast_1d(as_array("rows", rows))
+    )
     wrong_kind = positions.size > 0 and positions.dtype.kind not in "iub"
     if isinstance(rows, tuple) or positions.ndim != 1 or wrong_kind:
         raise TypeError(f"pick sequences by a slice, positions or a mask, not by {reprlib.repr(rows)}")

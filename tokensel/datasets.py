@@ -13,7 +13,8 @@ import tarfile
 import zlib
 from pathlib import Path, PurePosixPath
 
-from tokensel.corpus import Corpus, _whole_number
+from tokensel.arguments import whole_number
+from tokensel.corpus import Corpus
 from tokensel.progress import progress
 
 _IMDB_ARCHIVE = "aclImdb_v1.tar.gz"
@@ -86,7 +87,7 @@ def imdb(subset="train", min_document_frequency=20, keep_texts=False, data_home=
     """
     if subset not in ("train", "test", "all"):
         raise ValueError(f'subset must be "train", "test" or "all", got {subset!r}')
-    least = _whole_number("min_document_frequency", min_document_frequency)
+    least = whole_number("min_document_frequency", min_document_frequency)
     reviews = _imdb_reviews(_folder(data_home), ("train",) if subset == "train" else ("train", "test"))
     train_texts, train_labels = reviews["train"]
     try:

@@ -8,6 +8,7 @@ from itertools import accumulate
 
 import numpy as np
 
+from tokensel.arguments import real_array, whole_number
 from tokensel.corpus import TOKEN, tokenise
 
 _TOP = 5  # how many words the line below the text names
@@ -44,7 +45,7 @@ def highlight(text, weights, *, values=None, excerpt=None, caption=None):
     Raises
     ------
     TypeError
-        If ``text`` is not a string.
+        If ``text`` or ``caption`` is not a string, ``excerpt`` not an int, or a weight or value not a number.
     ValueError
         If the text holds no word, there are more or fewer numbers than words, or a number is not finite or,
         among the weights, negative.
@@ -66,8 +67,10 @@ def highlight(text, weights, *, values=None, excerpt=None, caption=None):
             f"weights holds {weights.min():g}: attention is never negative; signs of tokens go into values"
         )
     values = None if values is None else _per_word("values", values, tokens)
-    if excerpt is not None and excerpt < 1:
-        raise ValueError(f"excerpt = {excerpt}: needs at least 1 word")
+    if excerpt is not None:
+        excerpt = whole_number("excerpt", excerpt)
+    if caption is not None and not isinstance(caption, str):
+        raise TypeError(f"caption must be a str, got {caption!r}")
     return HighlightedText(text, tokens, weights, values, excerpt, caption)
 
 
@@ -139,9 +142,7 @@ _SIGNS = {1: "positive", -1: "negative", 0: "irrelevant"}
 def _per_word(name, given, tokens):
     if isinstance(given, Mapping):
         given = [given.get(token, 0.0) for token in tokens]
-    elif hasattr(given, "detach"):  # a tensor that training still follows
-        given = given.detach()
-    numbers = np.asarray(given, dtype=float)
+    numbers = real_array(name, given)
     if numbers.shape != (len(tokens),):
         raise ValueError(
             f"{name} needs one number for each of the text's {len(tokens)} words, or a dict by token; "

@@ -4,6 +4,7 @@ import numpy as np
 import torch
 
 from tokensel import score_space
+from tokensel.arguments import generator, whole_number
 from tokensel.corpus import Corpus
 
 
@@ -102,6 +103,14 @@ class AttentionClassifier(torch.nn.Module):
         -------
         AttentionClassifier
 
+        Raises
+        ------
+        TypeError
+            If a size is not an int, ``seed`` neither an int nor a Generator, ``dtype`` another, or ``output``
+            does not hold numbers.
+        ValueError
+            If a size is not positive, or ``output`` has another shape or is not finite.
+
         Examples
         --------
         >>> import tokensel as ts
@@ -109,19 +118,22 @@ class AttentionClassifier(torch.nn.Module):
         >>> model.output.norm().item()
         1.0
         """
-        for name, size in (("n_tokens", n_tokens), ("dim", dim)):
-            if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
-                raise ValueError(f"{name} must be a positive whole number, got {size!r}")
+        n_tokens, dim = whole_number("n_tokens", n_tokens), whole_number("dim", dim)
         if dtype not in (torch.float32, torch.float64):
             raise TypeError(f"dtype must be torch.float32 or torch.float64, got {dtype}")
         if isinstance(output, str) and output != "signs":
             raise ValueError(f'output must be "signs" or {dim} numbers, got {output!r}')
-        rng = np.random.default_rng(seed)
+        rng = generator(seed)
         embeddings = rng.standard_normal((n_tokens, dim)) / np.sqrt(dim)
         query = rng.standard_normal(dim) / np.sqrt(dim)
         if isinstance(output, str):
             output = rng.choice([-1.0, 1.0], dim) / np.sqrt(dim)
-        return cls(*(torch.as_tensor(part).to(device, dtype) for part in (embeddings, query, output)))
+        parts = (
+            torch.from_numpy(embeddings),
+            torch.from_numpy(query),
+            score_space.real_tensor("output", output),
+        )
+        return cls(*(part.to(device, dtype) for part in parts))
 
     def scores(self):
         r"""Return the scores :math:`a = Ep`.

@@ -7,7 +7,11 @@ colour-blind readers and in grey, and each goes with a marker, a line style or a
 Importing this module changes nothing; :func:`use_style` does, once, at the top of a chapter.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
+
+from tokensel.arguments import real_array, real_number, whole_number
 
 # Lightness (CIE L*) falls by at least 12 from each to the next, which is what is left in grey.
 # Each has a contrast of at least 3:1 with white, the least that WCAG 2.2 asks of graphics.
@@ -94,7 +98,8 @@ def prediction_and_measurement(
     Raises
     ------
     ValueError
-        If the two arrays differ in length, are empty or hold a number that is not finite.
+        If the two arrays differ in length, are empty or hold a number that is not finite, if the band does
+        not fit them or is negative, or if there is no such kind.
 
     Examples
     --------
@@ -107,8 +112,12 @@ def prediction_and_measurement(
     ax.plot(ends, ends, color=COLOURS["prediction"], linestyle="--", linewidth=1.6, label="prediction")
     if band is not None:
         order = np.argsort(predicted)
-        half = np.broadcast_to(np.asarray(band, dtype=float), predicted.shape)[order]
-        line = predicted[order]
+        half = real_array("band", band)
+        if half.shape not in ((), predicted.shape) or not np.all((half >= 0) & (half < np.inf)):
+            raise ValueError(
+                f"band must be one finite number or {len(predicted)}, none of them negative; got {band}"
+            )
+        half, line = np.broadcast_to(half, predicted.shape)[order], predicted[order]
         ax.fill_between(
             line,
             line - half,
@@ -166,13 +175,20 @@ def power_law(
     >>> ax = matplotlib.figure.Figure().subplots()
     >>> ax = power_law([64, 256, 1024], [0.11, 0.07, 0.035], exponent=-0.5, ax=ax)
     """
-    measured = np.asarray(measured, dtype=float)
-    repeats = measured.reshape(len(measured), -1) if measured.ndim else measured.reshape(1, 1)
+    repeats = real_array("measured", measured)
+    if repeats.ndim not in (1, 2) or repeats.size == 0:
+        raise ValueError(f"measured must have shape (k,) or (k, repeats), got shape {repeats.shape}")
+    repeats = repeats.reshape(len(repeats), -1)
     sizes, medians = _columns(sizes=sizes, measured=np.median(repeats, axis=1))
-    if sizes.min() <= 0 or repeats.min() <= 0:
+    exponent = real_number("exponent", exponent)
+    constant = None if constant is None else real_number("constant", constant)
+    if sizes.min() <= 0 or repeats.min() <= 0 or (constant is not None and constant <= 0):
         raise ValueError(
-            "a power law needs positive sizes and positive measurements: its axes are logarithmic"
+            "a power law needs positive sizes, positive measurements and a positive constant: "
+            "its axes are logarithmic"
         )
+    if not np.isfinite(repeats).all():
+        raise ValueError("measured must be finite")
     order = np.argsort(sizes)
     sizes, medians, repeats = sizes[order], medians[order], repeats[order]
     law = f"prediction: slope {exponent:g}".replace("-", "\N{MINUS SIGN}")
@@ -190,9 +206,7 @@ def power_law(
     )
     if repeats.shape[1] > 1:
         every = np.repeat(sizes, repeats.shape[1])
-        ax.plot(
-            every, repeats.ravel(), ".", color=COLOURS[kind or "negative"], alpha=0.35, markersize=4, zorder=2
-        )
+        ax.plot(every, repeats.ravel(), ".", color=_colour(kind), alpha=0.35, markersize=4, zorder=2)
         label = f"{label} (median of {repeats.shape[1]})"
     _points(ax, sizes, medians, kind, label)
     return _finish(ax, *names)
@@ -235,17 +249,17 @@ def u_shape(posterior_difference, scores, *, ax, predicted=None, groups=10, poin
     >>> difference = numpy.linspace(-1, 1, 50)
     >>> ax = u_shape(difference, difference**2, predicted=lambda x: x**2, ax=ax)
     """
-    difference = np.asarray(posterior_difference, dtype=float)
-    known = ~np.isnan(difference)
-    if difference.shape != np.shape(scores):
+    difference = real_array("posterior_difference", posterior_difference)
+    scores = real_array("scores", scores)
+    if difference.ndim != 1 or difference.shape != scores.shape:
         raise ValueError(
             f"posterior_difference and scores need one number per token each, "
-            f"got shapes {difference.shape} and {np.shape(scores)}"
+            f"got shapes {difference.shape} and {scores.shape}"
         )
-    difference, scores = _columns(
-        posterior_difference=difference[known], scores=np.asarray(scores, dtype=float)[known]
-    )
-    if not 1 <= groups <= len(scores):
+    known = ~np.isnan(difference)
+    difference, scores = _columns(posterior_difference=difference[known], scores=scores[known])
+    groups = whole_number("groups", groups)
+    if groups > len(scores):
         raise ValueError(f"groups = {groups}: needs to be between 1 and the number of tokens, {len(scores)}")
     order = np.argsort(difference, kind="stable")
     parts = np.array_split(order, groups)
@@ -253,9 +267,9 @@ def u_shape(posterior_difference, scores, *, ax, predicted=None, groups=10, poin
     if predicted is not None:
         if callable(predicted):
             x = np.linspace(difference.min(), difference.max(), 201)
-            y = np.asarray(predicted(x), dtype=float)
+            x, y = _columns(difference=x, predicted=predicted(x))
         else:
-            per_token = np.asarray(predicted, dtype=float)
+            per_token = real_array("predicted", predicted)
             if per_token.shape != known.shape:
                 raise ValueError(
                     f"predicted needs one number per token, shape {known.shape}, got shape {per_token.shape}"
@@ -292,7 +306,8 @@ def training_curves(curves, *, ax, steps=None, references=None, peak=None, names
     Parameters
     ----------
     curves : dict of str to array_like, shape (k,)
-        One line each, named by its key; they differ in colour and in line style.
+        One line each, named by its key; they differ in colour and in line style. Where a curve holds NaN it
+        was not measured, as ``History.validation_accuracy`` inside an epoch: the line passes on to the next.
     ax : matplotlib.axes.Axes
     steps : array_like, shape (k,), optional
         Horizontal positions; 0, 1, ... without it.
@@ -319,6 +334,8 @@ def training_curves(curves, *, ax, steps=None, references=None, peak=None, names
     >>> ax = matplotlib.figure.Figure().subplots()
     >>> ax = training_curves({"training": [0.5, 0.8, 0.9]}, references={"chance": 0.5}, ax=ax)
     """
+    if not isinstance(curves, Mapping):
+        raise TypeError(f"curves must be a dict from names to arrays, got {type(curves).__name__}")
     if not 1 <= len(curves) <= 4:
         raise ValueError(f"curves holds {len(curves)} lines: needs one to four, or they cannot be told apart")
     if peak is not None and peak not in curves:
@@ -337,8 +354,15 @@ def training_curves(curves, *, ax, steps=None, references=None, peak=None, names
             parse_math=False,
         )
     for (name, heights), (kind, dashes) in zip(curves.items(), _DASHES.items(), strict=False):
-        where = np.arange(len(heights)) if steps is None else steps
-        where, heights = _columns(steps=where, **{name: heights})
+        heights = real_array(str(name), heights)
+        where = real_array("steps", np.arange(heights.size) if steps is None else steps)
+        if where.shape != heights.shape:
+            raise ValueError(
+                f"{name} has shape {heights.shape} but steps has shape {where.shape}: needs as many"
+            )
+        measured = ~np.isnan(heights)
+        (heights,) = _columns(**{str(name): heights[measured]})
+        (where,) = _columns(steps=where[measured])
         top = int(np.argmax(heights))
         label = f"{name}: highest {heights[top]:.3f} at {where[top]:g}" if name == peak else name
         ax.plot(where, heights, color=COLOURS[kind], linestyle=dashes, label=label)
@@ -379,7 +403,7 @@ def top_tokens(tokens, scores, *, ax, values=None, name="score $a_s$"):
     >>> ax = top_tokens(["superb", "dreck"], [2.5, 2.1], values=[1.2, -1.4], ax=ax)
     """
     heights = np.arange(len(tokens))
-    _bars(ax, ax.barh, heights, tokens, scores, values)
+    _bars(ax, ax.barh, heights, tokens, values, scores=scores)
     ax.set_yticks(heights, labels=[str(token) for token in tokens], parse_math=False)
     ax.set_ylim(len(tokens) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
@@ -417,10 +441,10 @@ def attention_bars(tokens, attention, *, ax, values=None, name="attention $q_s$"
     >>> ax = matplotlib.figure.Figure().subplots()
     >>> ax = attention_bars(["a", "great", "film"], [0.1, 0.7, 0.2], values=[0.0, 1.3, 0.1], ax=ax)
     """
-    if np.any(np.asarray(attention, dtype=float) < 0):
+    if np.any(real_array("attention", attention) < 0):
         raise ValueError("attention holds a negative number: it is a share of one, so it is never below 0")
     places = np.arange(len(tokens))
-    _bars(ax, ax.bar, places, tokens, attention, values)
+    _bars(ax, ax.bar, places, tokens, values, attention=attention)
     ax.set_xticks(
         places,
         labels=[str(token) for token in tokens],
@@ -439,12 +463,12 @@ def _cycle():
     return cycler(color=[COLOURS[kind] for kind in _DASHES], linestyle=list(_DASHES.values()))
 
 
-def _bars(ax, draw, places, tokens, lengths, values):
-    lengths = np.asarray(lengths, dtype=float)
-    values = np.zeros(len(lengths)) if values is None else values
-    lengths, values = _columns(scores=lengths, values=values)
+def _bars(ax, draw, places, tokens, values, **lengths):
+    values = np.zeros(len(tokens)) if values is None else values
+    (lengths,) = _columns(**lengths)
     if len(tokens) != len(lengths):
         raise ValueError(f"{len(tokens)} tokens but {len(lengths)} numbers: needs one number per token")
+    lengths, values = _columns(tokens=lengths, values=values)
     for kind, chosen in (("positive", values > 0), ("negative", values < 0), ("irrelevant", values == 0)):
         if chosen.any():
             draw(
@@ -461,7 +485,7 @@ def _bars(ax, draw, places, tokens, lengths, values):
 
 def _columns(**arrays):
     """The arguments as float arrays of one common length; says which one does not fit."""
-    checked = {name: np.asarray(array, dtype=float) for name, array in arrays.items()}
+    checked = {name: real_array(name, array) for name, array in arrays.items()}
     first, *_ = checked
     for name, array in checked.items():
         if array.ndim != 1 or len(array) == 0:
@@ -475,8 +499,14 @@ def _columns(**arrays):
     return list(checked.values())
 
 
+def _colour(kind):
+    if kind is not None and kind not in MARKERS:
+        raise ValueError(f"kind must be one of {', '.join(map(repr, MARKERS))}, got {kind!r}")
+    return COLOURS[kind or "negative"]
+
+
 def _points(ax, x, y, kind, label):
-    marker, colour = MARKERS.get(kind, "o"), COLOURS[kind or "negative"]
+    marker, colour = MARKERS.get(kind, "o"), _colour(kind)
     ax.plot(x, y, marker, color=colour, markeredgecolor="white", markeredgewidth=0.5, zorder=4, label=label)
 
 

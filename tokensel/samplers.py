@@ -1,10 +1,9 @@
 """Synthetic corpora, each sampler named after the hypothesis that its corpora satisfy."""
 
-import numbers
-
 import numpy as np
 
-from tokensel.corpus import Corpus, _whole_number
+from tokensel.arguments import generator, real_number, whole_number
+from tokensel.corpus import Corpus
 
 
 def one_important_token(n_sequences=200, length=8, n_important=6, n_irrelevant=20, seed=0, mirror=True):
@@ -62,11 +61,11 @@ def one_important_token(n_sequences=200, length=8, n_important=6, n_irrelevant=2
             f"n_sequences must be at least n_important, so that each important token is used; "
             f"got {n_sequences} sequences for {n_important} important tokens"
         )
-    length = _whole_number("length", length, 2)
-    n_irrelevant = _whole_number("n_irrelevant", n_irrelevant)
+    length = whole_number("length", length, 2)
+    n_irrelevant = whole_number("n_irrelevant", n_irrelevant)
     if not isinstance(mirror, bool):
         raise TypeError(f"mirror must be True or False, got {mirror!r}")
-    rng = _generator(seed)
+    rng = generator(seed)
 
     n_pairs, half = n_sequences // 2, n_important // 2
     important = np.stack([rng.permutation(np.arange(n_pairs) % half) + k for k in (0, half)], axis=1)
@@ -106,7 +105,8 @@ def random_tokens(n_sequences=200, n_tokens=50, shortest=1, longest=12, positive
     Raises
     ------
     TypeError
-        If a size is not an int, or ``seed`` neither an int nor a Generator.
+        If a size is not an int, ``seed`` neither an int nor a Generator, or ``positive_share`` or ``zipf``
+        not a number.
     ValueError
         If a size is not positive, ``longest`` below ``shortest``, ``positive_share`` outside 0 to 1, or
         ``zipf`` negative or not finite.
@@ -117,20 +117,19 @@ def random_tokens(n_sequences=200, n_tokens=50, shortest=1, longest=12, positive
     >>> int((corpus.labels == 1).sum()), int(corpus.lengths.min()), int(corpus.lengths.max())
     (27, 2, 5)
     """
-    n_sequences = _whole_number("n_sequences", n_sequences)
-    n_tokens = _whole_number("n_tokens", n_tokens)
-    shortest = _whole_number("shortest", shortest)
-    longest = _whole_number("longest", longest)
+    n_sequences = whole_number("n_sequences", n_sequences)
+    n_tokens = whole_number("n_tokens", n_tokens)
+    shortest = whole_number("shortest", shortest)
+    longest = whole_number("longest", longest)
     if longest < shortest:
         raise ValueError(f"longest must be at least shortest, got {longest} and {shortest}")
-    if not 0 <= positive_share <= 1:
+    if not 0 <= real_number("positive_share", positive_share) <= 1:
         raise ValueError(f"positive_share must be from 0 to 1, got {positive_share}")
-    if not 0 <= zipf < np.inf:
-        raise ValueError(f"zipf must be finite and not negative, got {zipf}")
-    rng = _generator(seed)
+    zipf = real_number("zipf", zipf, 0)
+    rng = generator(seed)
 
     lengths = rng.integers(shortest, longest, size=n_sequences, endpoint=True)
-    weights = np.arange(1, n_tokens + 1) ** -float(zipf)
+    weights = np.arange(1, n_tokens + 1) ** -zipf
     tokens = rng.choice(n_tokens, size=lengths.sum(), p=weights / weights.sum())
     labels = np.full(n_sequences, -1)
     labels[rng.permutation(n_sequences)[: round(positive_share * n_sequences)]] = 1
@@ -138,14 +137,6 @@ def random_tokens(n_sequences=200, n_tokens=50, shortest=1, longest=12, positive
 
 
 def _even(name, value):
-    if _whole_number(name, value, 2) % 2:
+    if whole_number(name, value, 2) % 2:
         raise ValueError(f"{name} must be even, half for each class; got {value}")
     return int(value)
-
-
-def _generator(seed):
-    if isinstance(seed, np.random.Generator):
-        return seed
-    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral):
-        raise TypeError(f"seed must be an int or a numpy.random.Generator, got {seed!r}")
-    return np.random.default_rng(_whole_number("seed", seed, 0))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from tokensel.arguments import real_tensor
+from tokensel.arguments import real_array
 from tokensel.corpus import Corpus
 
 # Sequences too far below the first shift get a lower one, which they share: so many times at most, and while
@@ -341,6 +341,24 @@ def _csr(crow, col, values, shape):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta state", UserWarning)
         return torch.sparse_csr_tensor(crow, col, values, shape, check_invariants=False)
+
+
+def real_tensor(name, numbers):
+    """Return numbers as a tensor: float32 and float64 are kept, integers and lists become float64.
+
+    Examples
+    --------
+    >>> real_tensor("scores", [1, 2])
+    tensor([1., 2.], dtype=torch.float64)
+    """
+    if not isinstance(numbers, torch.Tensor):
+        single = getattr(numbers, "dtype", None) == np.float32
+        return torch.tensor(real_array(name, numbers).astype(np.float32 if single else np.float64))
+    if numbers.dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64):
+        return numbers.double()
+    if numbers.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"{name} must be float32 or float64, got {numbers.dtype}")
+    return numbers
 
 
 def _logistic(margins):

@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 import torch
 
+from tokensel.arguments import real_array
 from tokensel.corpus import Corpus
 
 
@@ -292,27 +293,6 @@ def shortest_cycle(pairs):
             if len(shortest) == 3:  # the shortest possible, as no pair runs both ways
                 return shortest
     return shortest
-
-
-def real_array(name, numbers):
-    """Return numbers as a float64 array; a tensor leaves its graph and device.
-
-    Examples
-    --------
-    >>> real_array("scores", torch.ones(2, requires_grad=True))
-    array([1., 1.])
-    """
-    if isinstance(numbers, torch.Tensor):
-        if numbers.is_complex() or numbers.dtype == torch.bool:
-            raise TypeError(f"{name} must be real numbers, got a tensor of {numbers.dtype}")
-        return numbers.detach().to("cpu", torch.float64).numpy()
-    try:
-        numbers = np.asarray(numbers)
-    except ValueError as error:
-        raise ValueError(f"{name} must be an array of numbers: {error}") from error
-    if numbers.dtype.kind not in "iuf":
-        raise TypeError(f"{name} must be real numbers, got an array of {numbers.dtype}")
-    return numbers.astype(np.float64, copy=False)
 
 
 def _one_a_token(name, numbers, corpus):

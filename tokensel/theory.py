@@ -1,10 +1,11 @@
 """Closed forms and bounds of the book, as functions of sizes and statistics. NumPy only."""
 
 import math
-import numbers
 from typing import NamedTuple
 
 import numpy as np
+
+from tokensel.arguments import as_array, real_array, real_number, whole_number
 
 
 def one_step_bound(step_size, average_frequency, epsilon, output_norm=1.0, *, cls_norm):
@@ -44,13 +45,14 @@ def one_step_bound(step_size, average_frequency, epsilon, output_norm=1.0, *, cl
     >>> theory.one_step_bound(40.0, [0.0, 0.1, 0.2], epsilon=0.05, cls_norm=1.0).round(3) + 0.0
     array([0.   , 0.492, 0.984])
     """
-    step_size = _at_least_zero("step_size", step_size)
-    epsilon = _at_least_zero("epsilon", epsilon)
-    output_norm = _at_least_zero("output_norm", output_norm)
-    cls_norm = _at_least_zero("cls_norm", cls_norm)
-    frequency = np.asarray(average_frequency, dtype=float)
-    if not np.all((frequency >= 0) & (frequency <= 1)):
-        raise ValueError("average_frequency must lie between 0 and 1: it is a mean of frequencies")
+    step_size = real_number("step_size", step_size, 0)
+    epsilon = real_number("epsilon", epsilon, 0)
+    output_norm = real_number("output_norm", output_norm, 0)
+    cls_norm = real_number("cls_norm", cls_norm, 0)
+    frequency = real_array("average_frequency", average_frequency)
+    wrong = frequency[~((frequency >= 0) & (frequency <= 1))]
+    if wrong.size:
+        raise ValueError(f"average_frequency must be from 0 to 1, a mean of frequencies; got {wrong[0]}")
     with np.errstate(over="ignore"):
         growth = np.exp(2 * epsilon)
         along_output = np.expm1(2 * epsilon) / 2 + epsilon / 4 * growth
@@ -99,10 +101,10 @@ def one_step_epsilon(n_tokens, dim, confidence, cls_norm, output_norm=1.0):
     >>> round(theory.one_step_epsilon(n_tokens=26, dim=256, confidence=0.95, cls_norm=1.0), 3)
     0.244
     """
-    n_tokens, dim = _positive_whole("n_tokens", n_tokens), _positive_whole("dim", dim)
-    if not 0 < _at_least_zero("confidence", confidence) < 1:
+    n_tokens, dim = whole_number("n_tokens", n_tokens), whole_number("dim", dim)
+    if not 0 < real_number("confidence", confidence, 0) < 1:
         raise ValueError(f"confidence must lie strictly between 0 and 1, got {confidence}")
-    norm = max(_at_least_zero("cls_norm", cls_norm), _at_least_zero("output_norm", output_norm))
+    norm = max(real_number("cls_norm", cls_norm, 0), real_number("output_norm", output_norm, 0))
     return norm * math.sqrt(2 * math.log(4 * n_tokens / (1 - confidence)) / dim)
 
 
@@ -140,7 +142,8 @@ def one_step_first_order(frequencies, labels, scores, values):
     Raises
     ------
     ValueError
-        The shapes do not fit, or a label is not +1 or -1.
+        The shapes do not fit, scores or values are not finite, frequencies are none (negative, or a row that
+        does not sum to 1, as in ``Corpus.counts``), or a label is not +1 or -1.
 
     Notes
     -----
@@ -156,13 +159,15 @@ def one_step_first_order(frequencies, labels, scores, values):
     array([ 0.2375, -0.2625])
     """
     frequencies, labels = _checked(frequencies, labels)
-    scores, values = np.asarray(scores, float), np.asarray(values, float)
+    scores, values = real_array("scores", scores), real_array("values", values)
     n_sequences, n_tokens = frequencies.shape
     if scores.shape != values.shape or scores.shape[:1] != (n_tokens,) or scores.ndim > 2:
         raise ValueError(
             f"scores and values must both have shape ({n_tokens},) or ({n_tokens}, k), "
             f"got {scores.shape} and {values.shape}"
         )
+    if not (np.isfinite(scores).all() and np.isfinite(values).all()):
+        raise ValueError("scores and values must be finite")
 
     def against_tokens(per_sequence):  # (n, ...) -> (S, ...): the mean over sequences, weighted by frequency
         return frequencies.T @ per_sequence / n_sequences
@@ -217,9 +222,9 @@ def one_step_noise(frequencies, labels, dim, cls_norm=1.0, output_norm=1.0):
     array([0.0125])
     """
     frequencies, labels = _checked(frequencies, labels)
-    dim = _positive_whole("dim", dim)
-    cls_norm = _at_least_zero("cls_norm", cls_norm)
-    output_norm = _at_least_zero("output_norm", output_norm)
+    dim = whole_number("dim", dim)
+    cls_norm = real_number("cls_norm", cls_norm, 0)
+    output_norm = real_number("output_norm", output_norm, 0)
     together, signed, _ = _responses(frequencies, labels)
     of_logits = output_norm / 4 * np.linalg.norm(together, axis=1)
     of_attention = cls_norm / math.sqrt(2) * np.linalg.norm(signed, axis=1)
@@ -268,9 +273,9 @@ def one_step_sign_probability(frequencies, labels, step_size, dim, cls_norm=1.0,
     array([0.5])
     """
     frequencies, labels = _checked(frequencies, labels)
-    step_size = _at_least_zero("step_size", step_size)
-    dim = _positive_whole("dim", dim)
-    cls_norm, output_norm = _at_least_zero("cls_norm", cls_norm), _at_least_zero("output_norm", output_norm)
+    step_size = real_number("step_size", step_size, 0)
+    dim = whole_number("dim", dim)
+    cls_norm, output_norm = real_number("cls_norm", cls_norm, 0), real_number("output_norm", output_norm, 0)
     if output_norm == 0:
         raise ValueError("output_norm must be positive: a zero output vector makes every value zero")
     together, signed, alpha = _responses(frequencies, labels)
@@ -294,26 +299,17 @@ def _responses(frequencies, labels):
 
 def _checked(frequencies, labels):
     if not hasattr(frequencies, "toarray"):  # anything but a SciPy sparse array
-        frequencies = np.asarray(frequencies, dtype=float)
-    if frequencies.ndim != 2:
-        raise ValueError(f"frequencies must have shape (n, S), got {frequencies.shape}")
-    n_sequences, labels = frequencies.shape[0], np.asarray(labels)
+        frequencies = real_array("frequencies", frequencies)
+    if frequencies.ndim != 2 or 0 in frequencies.shape:
+        raise ValueError(f"frequencies must have shape (n, S), none of them 0; got {frequencies.shape}")
+    sums = np.ravel(frequencies.sum(axis=1))
+    # Rounding, even of float32, moves a sum by far less; counts of two tokens or more are further off.
+    if not (frequencies.min() >= 0 and np.all(np.abs(sums - 1) < 1e-3)):
+        raise ValueError(
+            "frequencies must not be negative, and each row must sum to 1, as in Corpus.frequencies; got "
+            f"numbers from {frequencies.min():g} and sums from {sums.min():g} to {sums.max():g}"
+        )
+    n_sequences, labels = frequencies.shape[0], as_array("labels", labels)
     if labels.shape != (n_sequences,) or not np.isin(labels, (-1, 1)).all():
-        raise ValueError(f"labels must be {n_sequences} numbers +1 or -1, one a sequence")
+        raise ValueError(f"labels must be {n_sequences} numbers +1 or -1, one a sequence; got {labels}")
     return frequencies, labels.astype(float)
-
-
-def _at_least_zero(name, number):
-    if not isinstance(number, numbers.Real) or isinstance(number, bool):
-        raise TypeError(f"{name} must be a number, got {number!r}")
-    if not (math.isfinite(number) and number >= 0):
-        raise ValueError(f"{name} must be finite and zero or more, got {number}")
-    return float(number)
-
-
-def _positive_whole(name, number):
-    if not isinstance(number, numbers.Integral) or isinstance(number, bool):
-        raise TypeError(f"{name} must be a whole number, got {number!r}")
-    if number < 1:
-        raise ValueError(f"{name} must be at least 1, got {number}")
-    return int(number)

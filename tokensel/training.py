@@ -1,19 +1,20 @@
 """Training: the one gradient step of the theory, and as many as you like."""
 
 import itertools
-import math
-import numbers
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from tokensel import score_space
+from tokensel.arguments import generator, real_number, whole_number
 from tokensel.corpus import Corpus
 from tokensel.model import AttentionClassifier
 from tokensel.progress import progress as progress_bar
 
+_real, _whole = real_number, whole_number
 PARAMETERS = ("embeddings", "cls", "output")
 OPTIMIZERS = ("sgd", "adam")
 
@@ -65,9 +66,7 @@ def one_step(model, corpus, step_size):
     array([ 0.25, -0.25,  0.  ])
     """
     _check_pair(model, corpus)
-    step_size = _real("step_size", step_size)
-    if step_size < 0:
-        raise ValueError(f"step_size must be zero or more, got {step_size}")
+    step_size = real_number("step_size", step_size, 0)
     start = _parameters(model)
     gradients = score_space.gradients(corpus, model.scores().detach(), model.values().detach())
     slope = _chain_rule(start, gradients.scores, gradients.values, ("embeddings", "cls"))
@@ -177,14 +176,14 @@ def fit(
     (51, True, 1.0)
     """
     _check_pair(model, corpus)
-    steps = _whole("steps", steps, 0)
+    steps = whole_number("steps", steps, 0)
     train = _names(train)
     if validation is not None:
         _check_validation(validation, corpus)
     parameters = _parameters(model)
     trained = [parameters[name] for name in train]
-    optimizer = _optimizer(optimizer, trained, _real("learning_rate", learning_rate))
-    batches = _batches(corpus, batch_size, seed)
+    optimizer = _optimizer(optimizer, trained, real_number("learning_rate", learning_rate))
+    batches = _batches(corpus, batch_size, generator(seed))
 
     measured = np.full((4, steps + 1), np.nan)  # loss, accuracy, validation accuracy, norm of p
     n_measured = 0
@@ -197,7 +196,8 @@ def fit(
                 scores = torch.mv(parameters["embeddings"], parameters["cls"]).requires_grad_()
                 values = torch.mv(parameters["embeddings"], parameters["output"]).requires_grad_()
                 _require_finite(scores, values, step, learning_rate)
-                loss, measured[1, step] = _loss_and_accuracy(batch, scores, values)
+                with torch.enable_grad():  # also where the reader has it off
+                    loss, measured[1, step] = _loss_and_accuracy(batch, scores, values)
                 _require_finite(loss, loss, step, learning_rate)
                 measured[0, step] = loss.item()
                 if validation is not None and (epoch_starts or step == steps):
@@ -250,12 +250,12 @@ def _chain_rule(parameters, scores_gradient, values_gradient, names, out=None):
     return out
 
 
-def _batches(corpus, batch_size, seed):
+def _batches(corpus, batch_size, rng):
     """Minibatches without end, each with whether an epoch starts with it."""
     if batch_size is None:
         return itertools.repeat((corpus, True))
-    batch_size = _whole("batch_size", batch_size, 1)
-    return _shuffled(corpus, batch_size, np.random.default_rng(seed))
+    batch_size = whole_number("batch_size", batch_size)
+    return _shuffled(corpus, batch_size, rng)
 
 
 def _shuffled(corpus, batch_size, rng):
@@ -315,26 +315,10 @@ def _check_validation(validation, corpus):
 
 
 def _names(train):
-    if isinstance(train, str):
-        raise TypeError(f"train must be a tuple of names such as ({train!r},), got the string {train!r}")
+    if isinstance(train, str) or not isinstance(train, Iterable):
+        raise TypeError(f'train must be a tuple of names such as ("cls",), got {train!r}')
     names = tuple(train)
     unknown = [name for name in names if name not in PARAMETERS]
     if unknown or not names or len(set(names)) < len(names):
         raise ValueError(f"train must name one or more of {PARAMETERS}, each once, got {names!r}")
     return names
-
-
-def _real(name, number):
-    if not isinstance(number, numbers.Real) or isinstance(number, bool):
-        raise TypeError(f"{name} must be a number, got {number!r}")
-    if not math.isfinite(number):
-        raise ValueError(f"{name} must be finite, got {number}")
-    return float(number)
-
-
-def _whole(name, number, smallest):
-    if not isinstance(number, numbers.Integral) or isinstance(number, bool):
-        raise TypeError(f"{name} must be a whole number, got {number!r}")
-    if number < smallest:
-        raise ValueError(f"{name} must be at least {smallest}, got {number}")
-    return int(number)

@@ -1,0 +1,86 @@
+"""Checks of arguments: each error names the argument, what it got and what it needs."""
+
+import math
+import numbers
+
+import numpy as np
+
+
+def whole_number(name, number, least=1):
+    """Return an integer (True and False are none) of at least ``least`` as an int.
+
+    Examples
+    --------
+    >>> whole_number("dim", np.int32(5))
+    5
+    """
+    if isinstance(number, bool) or not isinstance(number, numbers.Integral):
+        raise TypeError(f"{name} must be a whole number, got {number!r}")
+    if number < least:
+        raise ValueError(f"{name} must be at least {least}, got {number}")
+    return int(number)
+
+
+def real_number(name, number, least=-math.inf):
+    """Return a finite number of at least ``least`` as a float.
+
+    Examples
+    --------
+    >>> real_number("step_size", 40, least=0)
+    40.0
+    """
+    if isinstance(number, bool) or not isinstance(number, numbers.Real):
+        raise TypeError(f"{name} must be a number, got {number!r}")
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be finite, got {number}")
+    if number < least:
+        raise ValueError(f"{name} must be at least {least}, got {number}")
+    return float(number)
+
+
+def generator(seed):
+    """Return the random generator of a seed; a generator is used as it stands.
+
+    Examples
+    --------
+    >>> int(generator(0).integers(100))
+    85
+    """
+    if isinstance(seed, np.random.Generator):
+        return seed
+    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral):
+        raise TypeError(f"seed must be an int or a numpy.random.Generator, got {seed!r}")
+    return np.random.default_rng(whole_number("seed", seed, 0))
+
+
+def as_array(name, entries):
+    """Return entries of any kind as a NumPy array; a tensor leaves its graph and device.
+
+    Examples
+    --------
+    >>> import torch
+    >>> as_array("labels", torch.tensor([1, -1]))
+    array([ 1, -1])
+    """
+    try:
+        if hasattr(entries, "detach"):  # a tensor, known without importing torch
+            entries = entries.detach().cpu()  # NumPy knows neither graphs nor torch's short floats
+            return (entries.double() if entries.is_floating_point() else entries).numpy()
+        return np.asarray(entries)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{name} must be an array of numbers: {error}") from error
+
+
+def real_array(name, numbers):
+    """Return numbers as a float64 array; a tensor leaves its graph and device.
+
+    Examples
+    --------
+    >>> import torch
+    >>> real_array("scores", torch.ones(2, requires_grad=True))
+    array([1., 1.])
+    """
+    numbers = as_array(name, numbers)
+    if numbers.dtype.kind not in "iuf":
+        raise TypeError(f"{name} must be real numbers, got an array of {numbers.dtype}")
+    return numbers.astype(np.float64, copy=False)
