@@ -1,4 +1,5 @@
-"""The normal form of the book's notebooks: no outputs, sorted keys, readable cell ids, kernel ``python3``.
+"""The normal form of the book's notebooks: no outputs, sorted keys, readable cell ids, kernel ``python3``,
+and a first cell that installs the package in Colab.
 
 ``python book/_ext/notebook_form.py`` rewrites every notebook under ``book/``; ``--check`` only says which
 differ. Ids that an editor made up (eight hexadecimal digits, as Jupyter does) are replaced by words: the
@@ -9,11 +10,31 @@ cells stay good.
 import json
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 BOOK = Path(__file__).resolve().parents[1]
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 KEPT_CELL_METADATA = {"mystnb", "tags"}
+
+
+def requirement():
+    """The released package as pip finds it: the tag of this version, with the data of the text chapters."""
+    project = tomllib.loads((BOOK.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return f"{project['name']}[text] @ git+{project['urls']['Repository']}@v{project['version']}"
+
+
+def install_cell():
+    """The first cell of every chapter: Colab opens the notebook alone, without the package."""
+    source = f"""\
+# Only in Colab: install the package. pip adds what is missing; torch and NumPy stay as they are.
+from importlib.util import find_spec
+
+if find_spec("google") and find_spec("google.colab") and not find_spec("tokensel"):
+    %pip install --quiet "{requirement()}"
+"""
+    metadata = {"tags": ["remove-cell"]}
+    return {"cell_type": "code", "id": "install", "metadata": metadata, "source": source}
 
 
 def readable(identifier):
@@ -34,9 +55,10 @@ def words_for(cell, source):
 def normal_form(text):
     """The notebook's text in normal form."""
     notebook = json.loads(text)
-    taken = [cell["id"] for cell in notebook["cells"] if readable(cell.get("id", ""))]
+    given = [install_cell(), *(cell for cell in notebook["cells"] if cell.get("id") != "install")]
+    taken = [cell["id"] for cell in given if readable(cell.get("id", ""))]
     cells, used = [], set()
-    for cell in notebook["cells"]:
+    for cell in given:
         source = "".join(cell["source"]).rstrip("\n")
         identifier = cell.get("id", "")
         if not readable(identifier) or identifier in used:
