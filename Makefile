@@ -4,7 +4,7 @@ BIN := .venv/bin
 SITE := _build/html
 
 .DEFAULT_GOAL := help
-.PHONY: help book test serve lint notebooks bench shots clean
+.PHONY: help book test serve lint notebooks launch bench shots clean
 
 help:
 	@echo "make book       execute every chapter and build the site in $(SITE)"
@@ -12,6 +12,7 @@ help:
 	@echo "make serve      build the book and serve it at http://127.0.0.1:8000"
 	@echo "make lint       ruff, and the normal form of the notebooks"
 	@echo "make notebooks  bring the notebooks to their normal form and format their code"
+	@echo "make launch     run every chapter as Colab does: alone, without the package until its first cell"
 	@echo "make bench      time and memory against what a reader would write instead"
 	@echo "make shots      pictures of every page (desktop, phone, dark) in build/shots"
 	@echo "make clean      remove everything that was built, except .venv"
@@ -43,6 +44,9 @@ lint: .venv/installed
 notebooks: .venv/installed
 	$(BIN)/python book/_ext/notebook_form.py
 	$(BIN)/ruff format book
+
+launch: .venv/installed
+	PYTHONPATH=book/_ext $(BIN)/python tests/book/launch.py $(NOTEBOOKS)
 
 bench: .venv/installed
 	$(BIN)/python -m benchmarks

@@ -111,7 +111,9 @@ def test_readme_shows_a_page_and_links_to_files_that_exist():
         assert (ROOT / target).is_file(), target
 
 
-@pytest.mark.parametrize("target", ["book", "test", "serve", "lint", "notebooks", "bench", "shots", "clean"])
+@pytest.mark.parametrize(
+    "target", ["book", "test", "serve", "lint", "notebooks", "launch", "bench", "shots", "clean"]
+)
 def test_make_has_the_targets_it_lists(target):
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert re.search(rf"^{target}:", text, re.M)
