@@ -10,13 +10,20 @@ Examples
 >>> corpus = ts.samplers.one_important_token(n_sequences=20, length=4, n_important=2, n_irrelevant=6, seed=0)
 >>> model = ts.AttentionClassifier.initialise(corpus.n_tokens, dim=64, seed=0)
 >>> stepped = ts.one_step(model, corpus, step_size=40.0)
+>>> path = ts.gradient_flow(stepped, corpus, until_norm=400.0)
+>>> solution = ts.max_margin(stepped.embeddings, path.selection)
+>>> bool(ts.cosine(path.cls[-1], solution.cls) > 0.999)
+True
 """
 
 import importlib
 
 from tokensel import datasets, samplers, score_space, theory
 from tokensel.corpus import Corpus
+from tokensel.flow import gradient_flow
+from tokensel.maxmargin import cosine, max_margin
 from tokensel.model import AttentionClassifier
+from tokensel.selection import InfeasibleSelection, Selection
 from tokensel.training import fit, one_step
 
 __version__ = "0.1.0"
@@ -24,10 +31,15 @@ __version__ = "0.1.0"
 __all__ = [
     "AttentionClassifier",
     "Corpus",
+    "InfeasibleSelection",
+    "Selection",
+    "cosine",
     "datasets",
     "explore",
     "fit",
+    "gradient_flow",
     "highlight",
+    "max_margin",
     "one_step",
     "plotting",
     "samplers",
