@@ -38,6 +38,19 @@ def real_number(name, number, least=-math.inf):
     return float(number)
 
 
+def positive_number(name, number):
+    """Return a finite number above 0 as a float.
+
+    Examples
+    --------
+    >>> positive_number("magnitude", 2)
+    2.0
+    """
+    if not real_number(name, number) > 0:
+        raise ValueError(f"{name} must be positive, got {number}")
+    return float(number)
+
+
 def generator(seed):
     """Return the random generator of a seed; a generator is used as it stands.
 

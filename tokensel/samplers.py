@@ -1,5 +1,8 @@
 """Synthetic corpora, each sampler named after the hypothesis that its corpora satisfy."""
 
+import itertools
+import math
+
 import numpy as np
 
 from tokensel.arguments import generator, real_number, whole_number
@@ -134,6 +137,204 @@ def random_tokens(n_sequences=200, n_tokens=50, shortest=1, longest=12, positive
     labels = np.full(n_sequences, -1)
     labels[rng.permutation(n_sequences)[: round(positive_share * n_sequences)]] = 1
     return Corpus.from_sequences(np.split(tokens, np.cumsum(lengths)[:-1]), labels, n_tokens)
+
+
+def full_co_occurrence(n_positive=2, n_negative=2, n_irrelevant=6, length=4):
+    r"""Every important token meets every irrelevant one, in the most symmetric corpus there is.
+
+    For each important token and each subset of ``length - 1`` irrelevant tokens there is one sequence:
+    :math:`n=K\binom{M}{T-1}`. Tokens 0 to :math:`K_+-1` are completely positive, :math:`K_+` to :math:`K-1`
+    completely negative, and :math:`K` to :math:`K+M-1` irrelevant: :math:`\alpha_s=0` where
+    :math:`K_+=K_-`. The margins balance as well: see `marginal_balance`.
+
+    Parameters
+    ----------
+    n_positive, n_negative : int, default 2
+        :math:`K_+` and :math:`K_-`, not both 0.
+    n_irrelevant : int, default 6
+        M.
+    length : int, default 4
+        T, from 2 to :math:`M+1`.
+
+    Returns
+    -------
+    Corpus
+
+    Raises
+    ------
+    TypeError
+        If a size is not an int.
+    ValueError
+        If a size is out of its range, or the corpus would have more than a million sequences.
+
+    Examples
+    --------
+    >>> full_co_occurrence()
+    Corpus(80 sequences: 40 positive, 40 negative; 4 tokens long; vocabulary of 10 tokens)
+    """
+    n_positive, n_negative, n_irrelevant = _sizes(n_positive, n_negative, n_irrelevant)
+    length, n_important = whole_number("length", length, 2), n_positive + n_negative
+    if length > n_irrelevant + 1:
+        raise ValueError(
+            f"length must be at most n_irrelevant + 1 = {n_irrelevant + 1}, as no token is repeated; "
+            f"got {length}"
+        )
+    n_sequences = n_important * math.comb(n_irrelevant, length - 1)
+    if n_sequences > 1_000_000:
+        raise ValueError(
+            f"all subsets would make {n_sequences:,} sequences; choose a smaller n_irrelevant or length, or "
+            "marginal_balance"
+        )
+    irrelevant = range(n_important, n_important + n_irrelevant)
+    subsets = np.array(list(itertools.combinations(irrelevant, length - 1)))
+    important = np.repeat(np.arange(n_important), len(subsets))
+    sequences = np.column_stack([important, np.tile(subsets, (n_important, 1))])
+    return Corpus.from_sequences(
+        sequences, np.where(important < n_positive, 1, -1), n_important + n_irrelevant
+    )
+
+
+def marginal_balance(n_positive=2, n_negative=2, n_irrelevant=6, length=4, repeats=1, seed=0):
+    r"""Important tokens are equally frequent, and so are irrelevant ones; who meets whom is drawn.
+
+    All lengths are equal; every important token stands, once, in equally many sequences; every irrelevant
+    token fills equally many places in all. Not every important token need meet every irrelevant one. The
+    corpus is the smallest with these numbers, or ``repeats`` times as large. Tokens are numbered as in
+    `full_co_occurrence`.
+
+    Parameters
+    ----------
+    n_positive, n_negative : int, default 2
+        :math:`K_+` and :math:`K_-`, not both 0.
+    n_irrelevant : int, default 6
+        M.
+    length : int, default 4
+        T, at least 2. An irrelevant token may repeat in a sequence.
+    repeats : int, default 1
+        Each important token stands in ``repeats`` times :math:`M/\gcd(M,\,K(T-1))` sequences.
+    seed : int or numpy.random.Generator, default 0
+
+    Returns
+    -------
+    Corpus
+
+    Raises
+    ------
+    TypeError
+        If a size is not an int, or ``seed`` neither an int nor a Generator.
+    ValueError
+        If a size is too small.
+
+    Examples
+    --------
+    >>> corpus = marginal_balance(n_positive=1, n_negative=2, n_irrelevant=4, length=3, seed=0)
+    >>> corpus.counts.sum(axis=0)
+    array([2, 2, 2, 3, 3, 3, 3])
+    """
+    n_positive, n_negative, n_irrelevant = _sizes(n_positive, n_negative, n_irrelevant)
+    length, repeats = whole_number("length", length, 2), whole_number("repeats", repeats)
+    rng, n_important = generator(seed), n_positive + n_negative
+    per_token = repeats * n_irrelevant // math.gcd(n_irrelevant, n_important * (length - 1))
+    important = np.repeat(np.arange(n_important), per_token)
+    places = len(important) * (length - 1)
+    irrelevant = rng.permutation(np.arange(places) % n_irrelevant).reshape(len(important), length - 1)
+    sequences = np.column_stack([important, n_important + irrelevant])
+    return Corpus.from_sequences(
+        sequences, np.where(important < n_positive, 1, -1), n_important + n_irrelevant
+    )
+
+
+def one_distinct_important_token(
+    n_sequences=40, n_positive=2, n_negative=2, n_irrelevant=6, shortest=2, longest=8, seed=0
+):
+    r"""Each sequence holds one important token, any number of times, beside irrelevant ones; no more is true.
+
+    Lengths, counts, the balance of the classes, and who meets whom are drawn and uneven: some important and
+    some irrelevant tokens are much more frequent than others, and irrelevant tokens have
+    :math:`\alpha_s\ne0`. Every important token stands in some sequence, irrelevant ones may not. Tokens are
+    numbered as in `full_co_occurrence`.
+
+    Parameters
+    ----------
+    n_sequences : int, default 40
+        At least ``n_positive + n_negative``.
+    n_positive, n_negative : int, default 2
+        :math:`K_+` and :math:`K_-`, not both 0.
+    n_irrelevant : int, default 6
+        M.
+    shortest, longest : int, default 2 and 8
+        Range of the lengths, both included; at least 2.
+    seed : int or numpy.random.Generator, default 0
+
+    Returns
+    -------
+    Corpus
+
+    Raises
+    ------
+    TypeError
+        If a size is not an int, or ``seed`` neither an int nor a Generator.
+    ValueError
+        If a size is too small, or ``longest`` below ``shortest``.
+
+    Examples
+    --------
+    >>> corpus = one_distinct_important_token(n_sequences=12, seed=0)
+    >>> (corpus.counts[:, :4] > 0).sum(axis=1)
+    array([1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1])
+    """
+    n_positive, n_negative, n_irrelevant = _sizes(n_positive, n_negative, n_irrelevant)
+    n_important = n_positive + n_negative
+    n_sequences = whole_number("n_sequences", n_sequences)
+    if n_sequences < n_important:
+        raise ValueError(
+            f"n_sequences must be at least n_positive + n_negative, so that each important token is used; "
+            f"got {n_sequences} sequences for {n_important} important tokens"
+        )
+    shortest, longest = whole_number("shortest", shortest, 2), whole_number("longest", longest, 2)
+    if longest < shortest:
+        raise ValueError(f"longest must be at least shortest, got {longest} and {shortest}")
+    rng = generator(seed)
+
+    rest = rng.choice(n_important, n_sequences - n_important, p=rng.dirichlet(np.ones(n_important)))
+    important = rng.permutation(np.concatenate([np.arange(n_important), rest]))
+    shares = rng.dirichlet(np.ones(n_irrelevant), size=n_important)  # unequal, and different for each
+    sequences = []
+    for token, length in zip(
+        important, rng.integers(shortest, longest, n_sequences, endpoint=True), strict=True
+    ):
+        times = rng.integers(1, length)  # at least one place is left
+        others = n_important + rng.choice(n_irrelevant, length - times, p=shares[token])
+        sequences.append(np.append(np.full(times, token), others))
+    return Corpus.from_sequences(
+        sequences, np.where(important < n_positive, 1, -1), n_important + n_irrelevant
+    )
+
+
+def two_token_cycle():
+    """Two tokens, both of them in one positive and in one negative sequence.
+
+    With values of opposite sign the positive sequence asks for one above the other, and the negative one for
+    the reverse: no cls embedding selects both.
+
+    Returns
+    -------
+    Corpus
+
+    Examples
+    --------
+    >>> two_token_cycle().token_kinds
+    array(['irrelevant', 'irrelevant'], dtype='<U19')
+    """
+    return Corpus.from_sequences([[0, 1], [0, 1]], [1, -1])
+
+
+def _sizes(n_positive, n_negative, n_irrelevant):
+    n_positive = whole_number("n_positive", n_positive, 0)
+    n_negative = whole_number("n_negative", n_negative, 0)
+    if n_positive + n_negative == 0:
+        raise ValueError("n_positive and n_negative must not both be 0: no token would be important")
+    return n_positive, n_negative, whole_number("n_irrelevant", n_irrelevant)
 
 
 def _even(name, value):
