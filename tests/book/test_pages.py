@@ -74,11 +74,12 @@ def test_every_public_name_is_on_the_package_page(soups):
         public = getattr(ts, name)
         if type(public).__name__ == "module":
             assert f"module-tokensel.{name}" in ids
-            names = [
-                f"tokensel.{name}.{inner}"
-                for inner, value in vars(public).items()
-                if callable(value) and not inner.startswith("_") and value.__module__ == public.__name__
+            inner = getattr(public, "__all__", None) or [
+                own
+                for own, value in vars(public).items()
+                if callable(value) and not own.startswith("_") and value.__module__ == public.__name__
             ]
+            names = [f"tokensel.{name}.{own}" for own in inner]
             assert names
         else:
             names = [f"tokensel.{name}"]

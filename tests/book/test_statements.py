@@ -32,7 +32,8 @@ def texts():
             cells = nbformat.read(path, as_version=4).cells
             yield address, "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
         else:
-            yield address, (ROOT / f"{address}.md").read_text(encoding="utf-8")
+            (path,) = (p for p in (ROOT / f"{address}.md", ROOT / f"{address}.rst") if p.is_file())
+            yield address, path.read_text(encoding="utf-8")
 
 
 def statements():
