@@ -18,7 +18,7 @@ True
 
 import importlib
 
-from tokensel import datasets, samplers, score_space, theory
+from tokensel import datasets, samplers, score_space, theory, traps
 from tokensel.corpus import Corpus
 from tokensel.flow import gradient_flow
 from tokensel.maxmargin import cosine, max_margin
@@ -45,6 +45,7 @@ __all__ = [
     "samplers",
     "score_space",
     "theory",
+    "traps",
 ]
 
 # Names that need matplotlib or ipywidgets: loaded when first used, so that `import tokensel` stays quick.

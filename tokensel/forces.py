@@ -212,8 +212,8 @@ class Forces:
         """
         best = self.labels * rows.top_value
         lost = np.exp(-rows.m) * self.labels * rows.short
-        # ℓ(best - lost) - ℓ(best) in logarithms: as log(1 + z), z = (e^lost - 1) / (1 + e^best), where lost is
-        # small and z tends to lost / (1 + e^best), and as it stands where it is not.
+        # ℓ(best - lost) - ℓ(best) in logarithms: as log(1 + z), z = (e^lost - 1) / (1 + e^best), where lost
+        # is small and z tends to lost / (1 + e^best), and as it stands where it is not.
         growth = np.expm1(np.clip(lost, -1.0, 1.0))
         z = growth * np.exp(-np.logaddexp(0.0, best))
         with np.errstate(divide="ignore"):

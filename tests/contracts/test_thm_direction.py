@@ -12,9 +12,12 @@ import tokensel as ts
 
 def shortest_feasible(z):
     """min |p| with p.z_j >= 1, from the point of the hull nearest to the origin."""
-    weights, _ = nnls(np.vstack([z.T, np.ones(len(z))]), np.append(np.zeros(z.shape[1]), 1.0))
+    scale = np.linalg.norm(z, axis=1).mean()  # so that both parts of the least squares weigh alike
+    weights, _ = nnls(np.vstack([z.T / scale, np.ones(len(z))]), np.append(np.zeros(z.shape[1]), 1.0))
     nearest = weights @ z / weights.sum()
-    return nearest / (nearest @ nearest)
+    p = nearest / (nearest @ nearest)
+    assert (z @ p).min() >= 1 - 1e-8  # or the oracle has failed
+    return p
 
 
 def instance(seed):

@@ -19,9 +19,12 @@ def shortest_feasible(z):
     Least squares of [Z'; 1'] l = [0; 1] over l >= 0 has l along the weights of z*: with m = |z*| and s the
     sum of l, the error s^2 m^2 + (s - 1)^2 separates.
     """
-    weights, _ = nnls(np.vstack([z.T, np.ones(len(z))]), np.append(np.zeros(z.shape[1]), 1.0))
+    scale = np.linalg.norm(z, axis=1).mean()  # so that both parts of the least squares weigh alike
+    weights, _ = nnls(np.vstack([z.T / scale, np.ones(len(z))]), np.append(np.zeros(z.shape[1]), 1.0))
     nearest = weights @ z / weights.sum()
-    return nearest / (nearest @ nearest)
+    p = nearest / (nearest @ nearest)
+    assert (z @ p).min() >= 1 - 1e-8  # or the oracle has failed
+    return p
 
 
 @functools.cache
