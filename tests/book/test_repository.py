@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 import tomllib
 from itertools import chain
+from pathlib import Path
 
 import pytest
 import yaml
