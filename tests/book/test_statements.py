@@ -21,7 +21,7 @@ PLAIN_TEX = r"""
 \big \Big \bigg \Bigg \bigl \bigr \Bigl \Bigr \biggl \biggr \middle \quad \qquad \, \; \: \! \\ \%
 \dots \ldots \cdots \prime \limits \nolimits \displaystyle \textstyle \underbrace \overbrace
 """
-ACCENTS = r"\\(?:hat|widehat|bar|overline|dot|ddot|tilde|mathcal|mathbf|mathbb|boldsymbol)"
+ACCENTS = r"\\(?:hat|widehat|bar|overline|dot|ddot|tilde|mathcal|mathbf|mathbb|boldsymbol)(?![A-Za-z])"
 
 
 def texts():
