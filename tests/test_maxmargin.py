@@ -19,6 +19,7 @@ from scipy.optimize import linprog, minimize
 from tokensel import maxmargin
 from tokensel.corpus import Corpus
 from tokensel.maxmargin import cosine, max_margin
+from tokensel.model import AttentionClassifier
 from tokensel.selection import InfeasibleSelection, Selection
 
 SMALL, LARGE = 1e-11, 1e-8
@@ -362,6 +363,14 @@ def test_no_pair_is_an_error():
         max_margin(np.eye(2), select([[0, 1]], [0]), values=[1.0, 1.0])
 
 
+def test_one_line_says_what_was_found():
+    solution = max_margin(np.eye(4), select([[0, 2, 3], [1, 2, 3]], [0, 1]))
+    assert repr(solution).startswith("MaxMargin(margin 1 in 4 dimensions; 4 support pairs; KKT residual ")
+    alone = solution._replace(cls=np.array([2.0]), margin=0.5, support_pairs=np.array([[0, 1]]))
+    expected = "MaxMargin(margin 0.5 in 1 dimension; 1 support pair; KKT residual 2.0e-07)"
+    assert repr(alone._replace(kkt_residual=2e-7)) == expected
+
+
 # --- Bad input ---
 
 
@@ -404,8 +413,13 @@ def test_embeddings_of_the_wrong_kind():
         max_margin([[1.0, 0], [np.inf, 0], [0, 1]], selection)
     with pytest.raises(TypeError, match="real numbers"):
         max_margin([["a"], ["b"], ["c"]], selection)
-    with pytest.raises(TypeError, match="selection must be a Selection, got list"):
+    with pytest.raises(TypeError, match=r"selection must be a Selection, got list: pass path\.selection, or"):
         max_margin(np.eye(3), [0, 2])
+    model = AttentionClassifier(np.eye(3), np.zeros(3), np.ones(3))
+    with pytest.raises(TypeError, match=r"got AttentionClassifier: pass model\.embeddings"):
+        max_margin(model, selection)
+    with pytest.raises(TypeError, match=r"got AttentionClassifier: pass model\.values\(\)"):
+        max_margin(np.eye(3), selection, values=model)
     with pytest.raises(ValueError, match=r"values must have shape \(3,\)"):
         max_margin(np.eye(3), selection, values=[1.0, 2.0])
     with pytest.raises(ValueError, match="values must be finite"):

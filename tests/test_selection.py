@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokensel.corpus import Corpus
+from tokensel.model import AttentionClassifier
 from tokensel.selection import InfeasibleSelection, Selection, real_array, shortest_cycle
 
 N_TOKENS = 7
@@ -213,6 +214,8 @@ def test_sizes_and_kinds_of_tokens():
         Selection(corpus, [0.0, 2.0])
     with pytest.raises(TypeError, match="bool"):
         Selection(corpus, [False, True])
+    with pytest.raises(TypeError, match=r"\(corpus\.token_id\(word\) gives one\)"):
+        Selection(corpus, ["great", "great"])
     for wrong in (lambda: Selection([[0, 1]], [0]), lambda: Selection.of([[0, 1]], [0.0, 1.0])):
         with pytest.raises(TypeError, match="corpus must be a Corpus, got list"):
             wrong()
@@ -228,6 +231,9 @@ def test_scores_and_values_must_be_finite_numbers_one_a_token(make):
         make(corpus, [0, 0, math.nan, 0, 0, 0, 0])
     with pytest.raises(TypeError, match=f"{name} must be real numbers"):
         make(corpus, ["a"] * N_TOKENS)
+    model = AttentionClassifier(np.eye(N_TOKENS), np.zeros(N_TOKENS), np.ones(N_TOKENS))
+    with pytest.raises(TypeError, match=rf"got AttentionClassifier: pass model\.{name}\(\)"):
+        make(corpus, model)
 
 
 def test_numbers_that_are_none():

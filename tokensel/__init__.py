@@ -11,7 +11,7 @@ Examples
 >>> model = ts.AttentionClassifier.initialise(corpus.n_tokens, dim=64, seed=0)
 >>> stepped = ts.one_step(model, corpus, step_size=40.0)
 >>> path = ts.gradient_flow(stepped, corpus, until_norm=400.0)
->>> solution = ts.max_margin(stepped.embeddings, path.selection)
+>>> solution = ts.max_margin(stepped.embeddings, path.selection, values=stepped.values())
 >>> bool(ts.cosine(path.cls[-1], solution.cls) > 0.999)
 True
 """

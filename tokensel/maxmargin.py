@@ -16,7 +16,7 @@ from tokensel.interior_point import (
     solve_pairs,
     typical_length,
 )
-from tokensel.selection import InfeasibleSelection, Selection, real_array, shortest_cycle
+from tokensel.selection import InfeasibleSelection, Selection, real_array, refuse_model, shortest_cycle
 
 # Up to so many pairs and tokens cvxpy solves the problem. Soon above, its factorisations take minutes.
 _ORDINARY_PAIRS = 2_000
@@ -52,6 +52,13 @@ class MaxMargin(NamedTuple):
     duals: np.ndarray
     kkt_residual: float
 
+    def __repr__(self):
+        n_pairs, dim = len(self.support_pairs), len(self.cls)
+        return (
+            f"MaxMargin(margin {self.margin:.6g} in {dim:,} dimension{'s' * (dim > 1)}; "
+            f"{n_pairs:,} support pair{'s' * (n_pairs > 1)}; KKT residual {self.kkt_residual:.1e})"
+        )
+
 
 def max_margin(embeddings, selection, values=None):
     r"""The shortest cls embedding that scores every selected token above the others by 1.
@@ -61,8 +68,10 @@ def max_margin(embeddings, selection, values=None):
         \hat p=\arg\min\tfrac12\lVert p\rVert^2\quad\text{s.t.}\quad p\cdot(E_{\sigma(i)}-E_s)\ge1
         \quad\text{for all }i\text{ and }s\in X_i\setminus\{\sigma(i)\}
 
-    Its direction separates the selected tokens from the others by the largest margin; gradient flow on p
-    tends to it (chapter "Gradient flow").
+    Its direction separates the selected tokens from the others by the largest margin. Where attention
+    settles on these tokens and the data want it to (chapter "Gradient flow"), gradient flow on p tends to it
+    when ``values`` is given: pairs of equal value exert no force, and drop out. Without it they are
+    constraints like the others, and the flow need not end there.
 
     Parameters
     ----------
@@ -71,7 +80,7 @@ def max_margin(embeddings, selection, values=None):
     selection : Selection
         :math:`\sigma`, over the same S tokens.
     values : (S,) array or tensor, optional
-        :math:`b=Ev`. Pairs of tokens with equal values exert no force on p, and drop out.
+        :math:`b=Ev`, such as ``model.values()``. Pairs of tokens with equal values drop out.
 
     Returns
     -------
@@ -113,9 +122,26 @@ def max_margin(embeddings, selection, values=None):
     (array([ 0.5,  0.5, -0.5, -0.5]), 1.0)
     >>> len(solution.support_pairs), solution.duals.sum().round(6)
     (4, np.float64(1.0))
+
+    Tokens 0 and 1 have the same value. The flow leaves the gap between them as it is, and ends in the
+    direction of the solution with ``values``.
+
+    >>> import tokensel as ts
+    >>> corpus = ts.Corpus.from_sequences([[0, 1, 2]], labels=[+1])
+    >>> model = ts.AttentionClassifier(np.eye(3), cls=[0.2, 0, 0], output=[1, 1, 0])
+    >>> path = ts.gradient_flow(model, corpus, until_norm=400.0)
+    >>> without = ts.max_margin(model.embeddings, path.selection)
+    >>> solution = ts.max_margin(model.embeddings, path.selection, values=model.values())
+    >>> solution  # doctest: +ELLIPSIS
+    MaxMargin(margin 1.41421 in 3 dimensions; 1 support pair; KKT residual ...)
+    >>> round(ts.cosine(path.cls[-1], without.cls), 2), round(ts.cosine(path.cls[-1], solution.cls), 5)
+    (0.86, 0.99999)
     """
     if not isinstance(selection, Selection):
-        raise TypeError(f"selection must be a Selection, got {type(selection).__name__}")
+        raise TypeError(
+            f"selection must be a Selection, got {type(selection).__name__}: pass path.selection, or "
+            "ts.Selection(corpus, tokens)"
+        )
     embeddings = _checked_embeddings(embeddings, selection.corpus.n_tokens)
     pairs, cycle = selection.pairs, selection.cycle
     if values is not None:
@@ -149,7 +175,8 @@ def max_margin(embeddings, selection, values=None):
         raise InfeasibleSelection(
             f"no cls embedding selects these tokens: a convex combination of the differences of "
             f"{np.count_nonzero(used):,} of the {len(pairs):,} pairs is zero. The order has no cycle, but "
-            f"the {len(tokens):,} embeddings depend on each other (dimension {embeddings.shape[1]:,})",
+            f"the embeddings are affinely dependent ({len(tokens):,} embeddings in dimension "
+            f"{embeddings.shape[1]:,})",
             pairs=pairs[used],
             weights=duals[used] / duals.sum(),
         )
@@ -270,6 +297,7 @@ def _by_cvxpy(rows, order, scale):
 
 
 def _checked_embeddings(embeddings, n_tokens):
+    refuse_model("embeddings", embeddings, "model.embeddings")
     embeddings = real_array("embeddings", embeddings)
     if embeddings.ndim != 2 or len(embeddings) != n_tokens or embeddings.shape[1] == 0:
         raise ValueError(
@@ -283,6 +311,7 @@ def _checked_embeddings(embeddings, n_tokens):
 
 
 def _checked_values(values, n_tokens):
+    refuse_model("values", values, "model.values()")
     values = real_array("values", values)
     if values.shape != (n_tokens,):
         raise ValueError(f"values must have shape ({n_tokens},), one a token; got shape {values.shape}")

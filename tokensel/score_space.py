@@ -108,7 +108,7 @@ def loss(corpus, scores, values):
 def gradients(corpus, scores, values):
     r"""Return the logistic loss and its gradients with respect to scores and values, without autograd.
 
-    With :math:`g_i = y_i \sigma(-y_i f_i)`,
+    With :math:`g_i = y_i \operatorname{sigmoid}(-y_i f_i)`,
 
     .. math::
         \partial_{b_s} L = -\frac1n \sum_i g_i q_{is}, \qquad

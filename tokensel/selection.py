@@ -190,8 +190,8 @@ class Selection:
 
         .. math::
 
-            \Gamma_{\tau s}=\frac1n\sum_{i:\,\sigma(i)=\tau,\ s\in X_i}\sigma(-y_ib_\tau)\,
-            \frac{C_{is}}{C_{i\tau}}\;y_i(b_\tau-b_s),\qquad\sigma(x)=\frac1{1+e^{-x}}
+            \Gamma_{\tau s}=\frac1n\sum_{i:\,\sigma(i)=\tau,\ s\in X_i}\operatorname{sigmoid}(-y_ib_\tau)\,
+            \frac{C_{is}}{C_{i\tau}}\;y_i(b_\tau-b_s),\qquad\operatorname{sigmoid}(x)=\frac1{1+e^{-x}}
 
         Near the limit the loss gap is :math:`\sum\Gamma_{\tau s}e^{-p\cdot(E_\tau-E_s)}` over the pairs.
 
@@ -220,7 +220,7 @@ class Selection:
         values = _one_a_token("values", values, self.corpus)
         counts, labels = self.corpus.counts, self.corpus.labels
         chosen = values[self.tokens]  # (n,)
-        # log sigma(-x) = -log(1 + e^x), which neither overflows nor loses a small sigma.
+        # log sigmoid(-x) = -log(1 + e^x), which neither overflows nor loses a small sigmoid.
         weight = np.exp(-np.logaddexp(0.0, labels * chosen)) * labels / self._selected_counts
         row, other = self._row[self._is_other], counts.indices[self._is_other]
         terms = weight[row] * counts.data[self._is_other] * (chosen[row] - values[other])
@@ -295,9 +295,23 @@ def shortest_cycle(pairs):
     return shortest
 
 
+def refuse_model(name, given, instead):
+    """Raise an error that says what to take from a model given in place of its numbers.
+
+    Examples
+    --------
+    >>> refuse_model("values", torch.nn.Identity(), "model.values()")
+    Traceback (most recent call last):
+    TypeError: values must be numbers, got Identity: pass model.values()
+    """
+    if isinstance(given, torch.nn.Module):
+        raise TypeError(f"{name} must be numbers, got {type(given).__name__}: pass {instead}")
+
+
 def _one_a_token(name, numbers, corpus):
     if not isinstance(corpus, Corpus):
         raise TypeError(f"corpus must be a Corpus, got {type(corpus).__name__}")
+    refuse_model(name, numbers, f"model.{name}()")
     numbers = real_array(name, numbers)
     if numbers.shape != (corpus.n_tokens,):
         raise ValueError(
@@ -319,7 +333,10 @@ def _token_ids(tokens, n_sequences):
             f"tokens must have shape ({n_sequences},), one token a sequence; got shape {tokens.shape}"
         )
     if tokens.dtype.kind not in "iu":
-        raise TypeError(f"tokens must be token ids, that is integers; got an array of {tokens.dtype}")
+        raise TypeError(
+            f"tokens must be token ids, that is integers; got an array of {tokens.dtype} "
+            "(corpus.token_id(word) gives one)"
+        )
     return tokens.astype(np.int64)
 
 
