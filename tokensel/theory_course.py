@@ -1,4 +1,7 @@
-"""The exact time course of symmetric designs, where all of the flow is one number: the score gap."""
+"""The exact time course of symmetric designs, where all of the flow is one number: the score gap.
+
+Not yet proved in the book; tested against mpmath and the whole flow in ``tests/test_theory_course.py``.
+"""
 
 import itertools
 import math

@@ -67,7 +67,8 @@ def orthonormal_max_margin(n_positive, n_negative, n_irrelevant, magnitude=1.0):
 
     Notes
     -----
-    Our derivation (chapter "Gradient flow"): KKT with all pairs tight.
+    Our derivation: KKT with all pairs tight. Not yet proved in the book; tested against `max_margin`, which
+    uses no closed form, in ``tests/test_theory_selection.py``.
 
     Examples
     --------
@@ -122,8 +123,9 @@ def one_step_max_margin(n_positive, n_negative, n_irrelevant, magnitude):
 
     Notes
     -----
-    :math:`\hat p` is orthogonal to v exactly where both classes have as many important tokens. Our derivation
-    (chapter "Gradient flow").
+    :math:`\hat p` is orthogonal to v exactly where both classes have as many important tokens. Our
+    derivation. Not yet proved in the book; tested against non-negative least squares and `max_margin` in
+    ``tests/test_theory_selection.py``.
 
     Examples
     --------
@@ -177,6 +179,11 @@ def trap_boundary(n_positive, n_irrelevant, positive_value):
     ------
     ValueError, TypeError
         A size is not a positive whole number, or ``positive_value`` not a positive one.
+
+    Notes
+    -----
+    Not yet proved in the book; tested against max-margin solutions in ``tests/test_theory_selection.py``, and
+    by flows on both sides of the boundary in ``tests/test_samplers_designs.py``.
 
     Examples
     --------
@@ -291,6 +298,8 @@ def good_start_threshold(best, others):
     Notes
     -----
     Our derivation of the paper's argument that the loss of a wrong selection would exceed that of the start.
+    Not yet proved in the book; ``tests/test_theory_selection.py`` tests the number against mpmath, and what
+    follows from it along the flow.
 
     Examples
     --------

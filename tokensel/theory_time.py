@@ -44,7 +44,8 @@ def log_loss_gap_bound(log_time, loss_gap, attention, squared_norm):
 
     Notes
     -----
-    Goes beyond the paper (chapter "Gradient flow").
+    Goes beyond the paper. Not yet proved in the book; tested along flows in
+    ``tests/test_theory_selection.py``.
 
     Examples
     --------
@@ -91,6 +92,10 @@ def unselected_attention_bound(log_loss_gap, n_sequences, magnitude):
     ------
     ValueError, TypeError
         A number is not positive, or a loss gap is NaN.
+
+    Notes
+    -----
+    Not yet proved in the book; tested along flows in ``tests/test_theory_selection.py``.
 
     Examples
     --------
@@ -144,7 +149,8 @@ def late_flow(log_time, squared_norm):
 
     Notes
     -----
-    Goes beyond the paper (chapter "Gradient flow").
+    Goes beyond the paper. Not yet proved in the book; tested on flows to log time 1000, with the max-margin
+    solution from non-negative least squares, in ``tests/test_theory_selection.py``.
 
     Examples
     --------
@@ -197,7 +203,9 @@ def late_offset(differences, coefficients, cls):
 
     Notes
     -----
-    Goes beyond the paper. Damped Newton steps in the span, where the function is strictly convex.
+    Goes beyond the paper. Not yet proved in the book; tested against SciPy's minimiser and the flow itself in
+    ``tests/test_theory_selection.py``. Damped Newton steps in the span, where the function is
+    strictly convex.
 
     Examples
     --------
@@ -296,6 +304,10 @@ def direction_constant(offset, cls):
     ------
     ValueError, TypeError
         The shapes do not fit, a number is not finite, or ``cls`` is zero.
+
+    Notes
+    -----
+    Not yet proved in the book; tested on flows to log time 1000 in ``tests/test_theory_selection.py``.
 
     Examples
     --------
