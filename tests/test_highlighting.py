@@ -9,6 +9,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import tokensel as ts
 from tokensel import highlighting
 from tokensel.corpus import tokenise
 from tokensel.highlighting import highlight
@@ -67,6 +68,17 @@ def test_a_number_per_word_serves_as_well():
     np.testing.assert_allclose(shown.strengths(), weights, atol=0.005)  # two digits
     followed = torch.tensor(weights, requires_grad=True)
     assert highlight(REVIEW, followed)._repr_html_() == highlight(REVIEW, weights)._repr_html_()
+
+
+def test_sparse_attention_is_told_what_to_do():
+    corpus = ts.Corpus.from_texts([REVIEW, "dull film"], labels=[+1, -1])
+    model = ts.AttentionClassifier.initialise(corpus.n_tokens, dim=4, seed=0)
+    attention = model.attention(corpus)
+    for sparse in (attention, attention.detach().to_sparse_coo(), corpus.frequencies):
+        with pytest.raises(TypeError, match=r"weights must not be sparse.*to_dense\(\)\[row\]\.tolist"):
+            highlight(REVIEW, sparse)
+    with pytest.raises(TypeError, match="values must not be sparse"):
+        highlight(REVIEW, {"dull": 1.0}, values=attention)
 
 
 def test_nothing_of_the_text_is_obeyed():

@@ -211,6 +211,19 @@ def test_u_shape_draws_means_of_equal_groups(ax):
     np.testing.assert_allclose(theory.get_ydata(), [np.mean(predicted[g]) for g in groups], rtol=1e-12)
 
 
+def test_u_shape_legend_can_be_read(ax):
+    """A token is shown large and opaque, and the means on the line that joins them."""
+    plotting.u_shape([-1, -0.5, 0.5, 1], [1, 2, 3, 4], groups=4, ax=ax)
+    handles = dict(zip(*ax.get_legend_handles_labels()[::-1], strict=True))
+    token, mean = handles["one token"], handles["mean, positive tokens"]
+    assert (token.get_alpha() or 1) == 1
+    assert token.get_markersize() >= 6
+    joined = next(line for line in ax.lines if len(line.get_xdata()) == 4 and line.get_linestyle() == "-")
+    assert joined.get_color() == mean.get_color()
+    assert mean.get_linestyle() == "-"
+    assert to_hex(mean.get_markerfacecolor()) == plotting.COLOURS["positive"]
+
+
 def test_u_shape_draws_a_curve_of_theory(ax):
     plotting.u_shape([-0.5, 0.25, 1], [1, 2, 3], groups=1, predicted=lambda x: 3 * x, points=False, ax=ax)
     x, y = ax.lines[0].get_data()

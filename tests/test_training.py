@@ -1,5 +1,7 @@
 """`one_step` and `fit` against the model a reader would write first: embedding lookup, softmax, autograd."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -413,3 +415,14 @@ def test_fit_also_trains_where_autograd_is_off():
     with torch.no_grad():
         ts.fit(model, _corpus(), steps=5, progress=False)
     assert torch.equal(model.embeddings, expected.embeddings)
+
+
+def test_history_in_one_line():
+    history = ts.training.History(
+        np.array([0.7, 0.5]), np.array([0.5, 1.0]), np.array([np.nan, 0.75]), np.array([1.0, 1.0])
+    )
+    expected = "History(1 step; loss 0.7000 to 0.5000; accuracy 0.500 to 1.000"
+    assert repr(history) == expected + "; validation accuracy 0.750)"
+    unmeasured = dataclasses.replace(history, validation_accuracy=np.full(2, np.nan))
+    assert repr(unmeasured) == expected + ")"
+    assert repr(ts.training.History(*np.empty((4, 0)))) == "History(nothing measured)"

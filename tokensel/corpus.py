@@ -205,11 +205,13 @@ class Corpus:
         ----------
         texts : iterable of str
         labels : (n,) array
-            -1 and +1, or 0 and 1, as for `Corpus`.
+            -1 and +1, or 0 and 1, as for `Corpus`. Texts whose label nobody knows need one too: any will do,
+            as attention and predictions do not use it.
         min_document_frequency : int, default 1
             In how many texts a token must stand to be kept.
         vocabulary : sequence of str, optional
             Count these tokens and no others, in this order: the vocabulary of a training corpus, say.
+            Words of the texts that are not among them are left out.
         keep_texts : bool, default False
             Keep the texts, as given, in ``corpus.texts``.
 

@@ -7,6 +7,7 @@ from html import escape
 from itertools import accumulate
 
 import numpy as np
+import torch
 
 from tokensel.arguments import real_array, whole_number
 from tokensel.corpus import TOKEN, tokenise
@@ -45,7 +46,8 @@ def highlight(text, weights, *, values=None, excerpt=None, caption=None):
     Raises
     ------
     TypeError
-        If ``text`` or ``caption`` is not a string, ``excerpt`` not an int, or a weight or value not a number.
+        If ``text`` or ``caption`` is not a string, ``excerpt`` not an int, or a weight or value not a number;
+        or if ``weights`` or ``values`` is sparse, as what ``model.attention`` returns.
     ValueError
         If the text holds no word, there are more or fewer numbers than words, or a number is not finite or,
         among the weights, negative.
@@ -55,6 +57,18 @@ def highlight(text, weights, *, values=None, excerpt=None, caption=None):
     >>> highlight("A superb film!", {"superb": 0.7, "film": 0.05}, values={"superb": 1.5, "film": -0.2})
     A [superb] film!
     Most attention: superb 0.7 (positive).
+
+    From a model: attention in the text, here the first of the corpus, and values, both by word.
+
+    >>> import tokensel as ts
+    >>> texts = ["A great film, great!", "a boring film"]
+    >>> corpus = ts.Corpus.from_texts(texts, labels=[+1, -1])
+    >>> model = ts.AttentionClassifier.initialise(corpus.n_tokens, dim=16, seed=0)
+    >>> history = ts.fit(model, corpus, steps=50, learning_rate=0.1)
+    >>> weights = dict(zip(corpus.vocabulary, model.attention(corpus).to_dense()[0].tolist()))
+    >>> ts.highlight(texts[0], weights, values=dict(zip(corpus.vocabulary, model.values().tolist())))
+    A [great] film, [great]!
+    Most attention: great 1 (positive).
     """
     if not isinstance(text, str):
         raise TypeError(f"text must be one review, a string, got {type(text).__name__}")
@@ -142,6 +156,11 @@ _SIGNS = {1: "positive", -1: "negative", 0: "irrelevant"}
 def _per_word(name, given, tokens):
     if isinstance(given, Mapping):
         given = [given.get(token, 0.0) for token in tokens]
+    elif hasattr(given, "tocsr") or getattr(given, "layout", torch.strided) != torch.strided:
+        raise TypeError(
+            f"{name} must not be sparse, got shape {tuple(given.shape)}: of attention take the text's row "
+            "as a dict, dict(zip(corpus.vocabulary, model.attention(corpus).to_dense()[row].tolist()))"
+        )
     numbers = real_array(name, given)
     if numbers.shape != (len(tokens),):
         raise ValueError(

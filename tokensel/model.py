@@ -147,6 +147,15 @@ class AttentionClassifier(torch.nn.Module):
         --------
         >>> AttentionClassifier([[1, 1], [1, -1], [0, 0]], cls=[2, 0], output=[0, 1]).scores().tolist()
         [2.0, 2.0, 0.0]
+
+        The two words with the largest scores:
+
+        >>> import tokensel as ts
+        >>> corpus = ts.Corpus.from_texts(["great film", "boring film"], labels=[+1, -1])
+        >>> model = ts.AttentionClassifier([[1, -1], [0, 0], [2, 1]], cls=[2, 0], output=[0, 1])
+        >>> scores = model.scores().detach().numpy()
+        >>> [corpus.vocabulary[s] for s in (-scores).argsort()[:2]]
+        ['great', 'boring']
         """
         return self.embeddings @ self.cls
 
@@ -162,6 +171,12 @@ class AttentionClassifier(torch.nn.Module):
         --------
         >>> AttentionClassifier([[1, 1], [1, -1], [0, 0]], cls=[2, 0], output=[0, 1]).values().tolist()
         [1.0, -1.0, 0.0]
+
+        As a NumPy array:
+
+        >>> model = AttentionClassifier([[1, 1], [1, -1], [0, 0]], cls=[2, 0], output=[0, 1])
+        >>> model.values().detach().numpy()
+        array([ 1., -1.,  0.])
         """
         return self.embeddings @ self.output
 

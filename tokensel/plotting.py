@@ -285,17 +285,21 @@ def u_shape(posterior_difference, scores, *, ax, predicted=None, groups=10, poin
             alpha=0.25,
             markersize=3,
             zorder=1,
-            label="one token",
         )
+        # The legend shows a point as it cannot be drawn thousands of times: large and opaque.
+        ax.plot([], [], ".", color=COLOURS["irrelevant"], markersize=6, label="one token")
     means = np.array([scores[part].mean() for part in parts])
-    ax.plot(centres, means, color="#555555", linestyle="-", linewidth=1, zorder=3)
+    joined = {"color": "#555555", "linestyle": "-", "linewidth": 1}
+    ax.plot(centres, means, zorder=3, **joined)
     for kind, chosen in (
         ("negative", centres < 0),
         ("irrelevant", centres == 0),
         ("positive", centres > 0),
     ):
         if chosen.any():
-            _points(ax, centres[chosen], means[chosen], kind, f"mean, {kind} tokens")
+            line = _points(ax, centres[chosen], means[chosen], kind, f"mean, {kind} tokens")
+            # On the line that joins the means, so that the legend shows them on it.
+            line.set(markerfacecolor=_colour(kind), **joined)
     ax.locator_params(axis="x", nbins=5)
     return _finish(ax, r"posterior difference $\Delta_s$", name)
 
@@ -507,7 +511,8 @@ def _colour(kind):
 
 def _points(ax, x, y, kind, label):
     marker, colour = MARKERS.get(kind, "o"), _colour(kind)
-    ax.plot(x, y, marker, color=colour, markeredgecolor="white", markeredgewidth=0.5, zorder=4, label=label)
+    edge = {"markeredgecolor": "white", "markeredgewidth": 0.5}
+    return ax.plot(x, y, marker, color=colour, zorder=4, label=label, **edge)[0]
 
 
 def _finish(ax, x_name, y_name):

@@ -77,7 +77,7 @@ def one_step(model, corpus, step_size):
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class History:
     """What training did: arrays of ``steps + 1`` numbers, entry k about the model after k steps.
 
@@ -101,6 +101,17 @@ class History:
     accuracy: np.ndarray
     validation_accuracy: np.ndarray
     cls_norm: np.ndarray
+
+    def __repr__(self):
+        if len(self.loss) == 0:
+            return "History(nothing measured)"
+        steps = len(self.loss) - 1
+        validation = self.validation_accuracy[-1]
+        return (
+            f"History({steps:,} step{'s' * (steps != 1)}; loss {self.loss[0]:.4f} to {self.loss[-1]:.4f}; "
+            f"accuracy {self.accuracy[0]:.3f} to {self.accuracy[-1]:.3f}"
+            f"{'' if np.isnan(validation) else f'; validation accuracy {validation:.3f}'})"
+        )
 
 
 def fit(
