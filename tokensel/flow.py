@@ -6,12 +6,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tokensel.arguments import real_array, real_number, whole_number
 from tokensel.forces import Forces, Loss, Rows
 from tokensel.progress import progress as progress_bar
-from tokensel.selection import Selection, real_array
-from tokensel.training import _check_pair, _real, _whole
+from tokensel.selection import Selection
+from tokensel.training import _check_pair
 
-# Where the forces on p cancel to this share of their size, the flow has come to rest or nearly so ...
+# Where the forces on p cancel to this share of their size, or to one at which their rounding would move p by
+# more than the tolerance, the flow has come to rest or nearly so ...
 _BALANCE = 1e-9
 # ... to rest if Newton's method sees a stationary point within so small a change of the scores. Where p
 # diverges, it sees one at a distance of 1 or more, however small the force.
@@ -107,8 +109,8 @@ def gradient_flow(
         Record the path where :math:`\lVert p\rVert` and :math:`\log t` first reach these numbers, and at its
         start and end; numbers beyond the start or end are left out. By default every step is recorded.
     tolerance : float, default 1e-8
-        Error of one step, from 1e-11 to 1e-3: the most by which the error of a coordinate of p changes the
-        gap between two scores, and the relative error of the time, except long before p begins to move.
+        Error of one step, from 1e-11 to 1e-3: the most by which the error of a coordinate of p changes a gap
+        between two scores, or a logit, and the relative error of the time once p has begun to move.
     max_steps : int, default 20000
         Stop after so many steps. A thousand are many.
     progress : bool, optional
@@ -153,10 +155,10 @@ def gradient_flow(
     np.float64(0.5)
     """
     _check_pair(model, corpus)
-    tolerance = _real("tolerance", tolerance)
+    tolerance = real_number("tolerance", tolerance)
     if not 1e-11 <= tolerance <= 1e-3:
         raise ValueError(f"tolerance must be from 1e-11 to 1e-3, got {tolerance}")
-    max_steps = _whole("max_steps", max_steps, 1)
+    max_steps = whole_number("max_steps", max_steps, 1)
     flow = _Flow(model, corpus, tolerance)
     ends = _ends(flow, until_norm, until_log_time)
     norms, times = sorted(_numbers("at_norm", at_norm)), sorted(_numbers("at_log_time", at_log_time))
@@ -183,9 +185,9 @@ def _follow(flow, points, ends, stops, every_step, max_steps, progress):
         0.0,
         flow.start,
         1e100,  # no bound of its own
-        first_step=np.sqrt(flow.tolerance) / flow.spread,  # of order 1, so that its error is the square
+        first_step=np.sqrt(flow.tolerance) / flow.reach,  # of order 1, so that its error is the square
         rtol=1e-13,  # what float64 can hold of a large state
-        atol=np.append(np.full(flow.dim, flow.tolerance / flow.spread), flow.tolerance / 10),
+        atol=np.append(np.full(flow.dim, flow.tolerance / flow.reach), flow.tolerance / 10),
         **({"jac": flow.jacobian} if flow.dim <= _LARGEST_JACOBIAN else {"lband": 0, "uband": 0}),
     )
     point = status = None
@@ -266,6 +268,10 @@ class _Flow:
                 raise ValueError(f"the {name} of the model overflow float64: make its vectors shorter")
         self.tolerance, self.late = tolerance, False
         self.spread = spread or 1.0  # no two embeddings are further apart
+        # The most by which a unit of length changes a gap between two scores, or a logit: the latter by the
+        # covariance of values and scores, at most a quarter of the product of their ranges.
+        self.reach = self.spread * max(1.0, np.ptp(values) / 4)
+        self.balanced = max(_BALANCE, np.finfo(float).eps / tolerance / 20)
         if self._is_coarse(self.start_scores):
             raise ValueError(
                 f"scores as large as {np.abs(self.start_scores).max():.3g} are rounded more coarsely than "
@@ -280,7 +286,7 @@ class _Flow:
         self.dim = self.rows.shape[1]
         self.start = np.zeros(self.dim + 1)
         _, _, speed, shift, _ = self._motion(self.start_scores)
-        self.log_unit = shift - np.log(speed * self.spread) - 12.0 if speed > 0 else 0.0
+        self.log_unit = shift - np.log(speed * self.reach) - 12.0 if speed > 0 else 0.0
 
     def scores(self, state):
         return self.start_scores + self.rows @ state[:-1]
@@ -324,7 +330,7 @@ class _Flow:
             obstacle = "precision"
         elif not force.any():
             obstacle = "stationary"
-        elif self.balance < _BALANCE:
+        elif self.balance < self.balanced:
             obstacle = self._rest(scores)
         return _Point(state, self.log_time(state[-1]), obstacle, loss)
 
@@ -339,10 +345,10 @@ class _Flow:
         force = self._motion(scores, exact=True)[0]
         curvature, directions = np.linalg.eigh(self.forces.slope(scores, self.rows))
         steep = np.abs(curvature) > _FLAT * np.abs(curvature).max()
-        if curvature[steep].max() > 0:  # p will leave again
+        if curvature[steep].max(initial=0.0) > 0:  # p will leave again
             return None
         step = (directions.T @ force)[steep] / curvature[steep]
-        return "stationary" if np.linalg.norm(step) * self.spread < _NEAR else "precision"
+        return "stationary" if np.linalg.norm(step) * self.reach < _NEAR else "precision"
 
     def path(self, points, status, corpus):
         states = np.array([point.state for point in points])
@@ -403,7 +409,7 @@ def _ends(flow, until_norm, until_log_time):
     """Where the path is to stop: a measure of the state and its goal, by the status that says so."""
     ends = {}
     if until_norm is not None:
-        until_norm, norm = _real("until_norm", until_norm), flow.norm(flow.start)
+        until_norm, norm = real_number("until_norm", until_norm), flow.norm(flow.start)
         if until_norm <= norm:
             raise ValueError(
                 f"until_norm must exceed {norm:.6g}, the norm of the cls embedding that the flow starts "
@@ -411,7 +417,7 @@ def _ends(flow, until_norm, until_log_time):
             )
         ends["norm"] = (flow.norm, until_norm)
     if until_log_time is not None:
-        ends["log_time"] = (flow.stretch, flow.to_stretch(_real("until_log_time", until_log_time)))
+        ends["log_time"] = (flow.stretch, flow.to_stretch(real_number("until_log_time", until_log_time)))
     if not ends:
         raise ValueError("give until_norm, until_log_time or both: the path may have no end of its own")
     return ends

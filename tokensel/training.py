@@ -14,7 +14,6 @@ from tokensel.corpus import Corpus
 from tokensel.model import AttentionClassifier
 from tokensel.progress import progress as progress_bar
 
-_real, _whole = real_number, whole_number
 PARAMETERS = ("embeddings", "cls", "output")
 OPTIMIZERS = ("sgd", "adam")
 
