@@ -40,10 +40,10 @@ def main():
             (name, *(f"{x:.1e}" if unit else f"{x:.2f}" for x in (np.median(numbers), numbers.max())))
         )
     measure.table((f"n = 200, T = 8, K = 6, M = 20, d = 256, {len(SEEDS)} seeds", "median", "worst"), rows)
-    large = [(sizes, run("large", *sizes)) for sizes in LARGE]
+    large = [((*sizes, n), run("large", *sizes, threads=n)) for sizes in LARGE for n in (1, measure.THREADS)]
     measure.table(
         (
-            "n = 20,000, T = 50, S = 5,000, d = 512: K, step size",
+            "n = 20,000, T = 50, S = 5,000, d = 512: K, step size, threads",
             "to norm 200 (s)",
             "CPU (s)",
             "peak (GB)",
@@ -53,7 +53,7 @@ def main():
         ),
         [
             (
-                f"{k:,}, {step:,}",
+                f"{k:,}, {step:,}, {threads}",
                 f"{result['seconds']:.1f}",
                 f"{result['cpu']:.1f}",
                 f"{result['peak']:.2f}",
@@ -61,14 +61,14 @@ def main():
                 f"{result['log_time']:.2f}",
                 result["status"],
             )
-            for (k, step), result in large
+            for (k, step, threads), result in large
         ],
     )
 
 
-def run(what, *sizes):
+def run(what, *sizes, threads=measure.THREADS):
     """Measure in a fresh process with a fixed number of threads, and read what it printed."""
-    threads = {name: str(measure.THREADS) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+    threads = {name: str(threads) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
     command = [sys.executable, "-m", THIS, what, *map(str, sizes)]
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ | threads)
     return json.loads(done.stdout)
