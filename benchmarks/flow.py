@@ -26,7 +26,8 @@ def main():
     """Print one table of 20 small flows, and one of large ones."""
     small = run("small")
     print(
-        f"Gradient flow, {measure.THREADS} threads; CPU time counts those that wait for each other as well.\n"
+        f"Gradient flow; the small flows on {measure.THREADS} threads. On a busy machine more are slower: "
+        "they wait for each other, and CPU time counts that as well.\n"
     )
     rows = []
     for name, unit in (
