@@ -314,6 +314,26 @@ def test_embeddings_as_a_large_step_leaves_them(step):
     check_kkt(solution, embeddings, selection.pairs, SMALL + 1e-15 * step)
 
 
+def test_pairs_that_depend_on_each_other():
+    """Orthonormal tokens in several sequences: SciPy's `nnls` alone stops short of the solution."""
+    sequences = [[4, 0, 2, 6, 8, 9], [5, 2, 8], [7, 0, 1, 4, 5, 6, 10]]
+    selection = select(sequences, [4, 5, 7], 11)
+    solution = max_margin(np.eye(11), selection)
+    check_kkt(solution, np.eye(11), selection.pairs, 1e-9)
+    z = differences(np.eye(11), selection.pairs)
+    assert 1 / solution.margin**2 == pytest.approx(shortest(z, 2 * solution.cls), rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_pairs_that_depend_on_each_other_at_random(seed):
+    rng = np.random.default_rng(seed)
+    n_tokens = int(rng.integers(6, 14))
+    scores = rng.permutation(n_tokens)
+    sequences = [rng.choice(n_tokens, size=rng.integers(2, 7), replace=False) for _ in range(5)]
+    selection = select(sequences, [x[scores[x].argmax()] for x in sequences], n_tokens)
+    check_kkt(max_margin(np.eye(n_tokens), selection), np.eye(n_tokens), selection.pairs, 1e-9)
+
+
 def test_many_pairs_of_gaussian_embeddings():
     """As the large benchmark, at a tenth of its tokens: more pairs than cvxpy is given."""
     n_important, n_irrelevant = 20, 200

@@ -243,7 +243,6 @@ def _by_cvxpy(rows, order, scale):
     """The same from cvxpy, non-negative least squares and a last solution on the pairs in use."""
     import cvxpy as cp
     from scipy.linalg import solve_triangular
-    from scipy.optimize import nnls
     from scipy.sparse import csr_array
 
     # Coordinates in which the embeddings span few dimensions and have a typical length of 1.
@@ -279,7 +278,7 @@ def _by_cvxpy(rows, order, scale):
         columns = np.flatnonzero(candidates)
         matrix = np.vstack([norm * differences[columns].T, np.ones(len(columns))])
         duals = np.zeros(m)
-        duals[columns], _ = nnls(matrix, target, maxiter=10 * sum(matrix.shape))
+        duals[columns] = _non_negative_least_squares(matrix, target)
         if hull_point(rows, order, duals)[1] <= NO_MARGIN:
             return None, duals
         # The pairs in use are independent. Least squares spends digits twice on their condition, this once.
@@ -294,6 +293,26 @@ def _by_cvxpy(rows, order, scale):
             norm = np.linalg.norm(cls)
         else:
             return (cls if basis is None else basis @ cls) / scale, duals / scale**2
+
+
+def _non_negative_least_squares(matrix, target):
+    """Least squares over x >= 0, on independent columns.
+
+    At the solution no column pulls outwards: A'(b - Ax) <= 0. Where columns depend on each other, SciPy's
+    `nnls` has been seen to stop at a point at which one does; in another order of the columns it gets past
+    it. If no order helps, the certificate of the caller says so.
+    """
+    from scipy.optimize import nnls
+
+    columns = matrix.shape[1]
+    for shift in range(columns):
+        order = np.roll(np.arange(columns), shift)
+        x = np.empty(columns)
+        x[order], _ = nnls(matrix[:, order], target, maxiter=10 * sum(matrix.shape))
+        pull = matrix.T @ (target - matrix @ x)
+        if pull.max() <= 1e-6 * np.linalg.norm(matrix, axis=0).max():
+            break
+    return x
 
 
 def _checked_embeddings(embeddings, n_tokens):
