@@ -315,6 +315,7 @@ def test_tensors_that_training_follows_are_drawn(ax):
     plotting.training_curves({"loss": numbers}, ax=ax)
     plotting.top_tokens(["a", "b"], numbers, values=numbers, ax=ax)
     plotting.attention_bars(["a", "b"], numbers, ax=ax)
+    assert [bar.get_height() for bar in ax.patches[-2:]] == [0.1, 0.2]
 
 
 def test_a_curve_passes_over_what_was_not_measured(ax):
