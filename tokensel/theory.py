@@ -1,8 +1,9 @@
 """Closed forms, bounds and limit laws of the book, as functions of sizes and statistics.
 
-One flat namespace over four files: what one gradient step does to the embeddings (``theory_one_step``), what
-the cls embedding selects (``theory_selection``), how fast (``theory_time``), and the exact time course of
-symmetric designs (``theory_course``).
+One flat namespace over five files: what chance alone makes of the token statistics (``theory_tokens``), what
+one gradient step does to the embeddings (``theory_one_step``), what the cls embedding selects
+(``theory_selection``), how fast (``theory_time``), and the exact time course of symmetric designs
+(``theory_course``).
 """
 
 from tokensel.theory_course import AttentionTime, attention_time, late_score_gap, score_gap, score_gap_rate
@@ -32,15 +33,24 @@ from tokensel.theory_time import (
     log_loss_gap_bound,
     unselected_attention_bound,
 )
+from tokensel.theory_tokens import (
+    CoinFlipDifference,
+    coin_flip_deviation,
+    coin_flip_difference,
+    shuffled_deviation,
+)
 
 __all__ = [
     "Advantages",
     "AttentionTime",
+    "CoinFlipDifference",
     "LateFlow",
     "OneStepRows",
     "SymmetricMaxMargin",
     "advantages",
     "attention_time",
+    "coin_flip_deviation",
+    "coin_flip_difference",
     "direction_constant",
     "good_start_attention",
     "good_start_threshold",
@@ -57,6 +67,7 @@ __all__ = [
     "orthonormal_max_margin",
     "score_gap",
     "score_gap_rate",
+    "shuffled_deviation",
     "trap_boundary",
     "unselected_attention_bound",
 ]

@@ -158,7 +158,7 @@ def one_step_first_order(frequencies, labels, scores, values):
     >>> rows.along_output
     array([ 0.2375, -0.2625])
     """
-    frequencies, labels = _checked(frequencies, labels)
+    frequencies, labels = checked_with_labels(frequencies, labels)
     scores, values = real_array("scores", scores), real_array("values", values)
     n_sequences, n_tokens = frequencies.shape
     if scores.shape != values.shape or scores.shape[:1] != (n_tokens,) or scores.ndim > 2:
@@ -221,7 +221,7 @@ def one_step_noise(frequencies, labels, dim, cls_norm=1.0, output_norm=1.0):
     >>> theory.one_step_noise(np.ones((2, 1)), [1, -1], dim=400)  # one token, everywhere: only H is left
     array([0.0125])
     """
-    frequencies, labels = _checked(frequencies, labels)
+    frequencies, labels = checked_with_labels(frequencies, labels)
     dim = whole_number("dim", dim)
     cls_norm = real_number("cls_norm", cls_norm, 0)
     output_norm = real_number("output_norm", output_norm, 0)
@@ -272,7 +272,7 @@ def one_step_sign_probability(frequencies, labels, step_size, dim, cls_norm=1.0,
     >>> theory.one_step_sign_probability(np.ones((2, 1)), [1, -1], step_size=8.0, dim=64)
     array([0.5])
     """
-    frequencies, labels = _checked(frequencies, labels)
+    frequencies, labels = checked_with_labels(frequencies, labels)
     step_size = real_number("step_size", step_size, 0)
     dim = whole_number("dim", dim)
     cls_norm, output_norm = real_number("cls_norm", cls_norm, 0), real_number("output_norm", output_norm, 0)
@@ -297,7 +297,29 @@ def _responses(frequencies, labels):
     return together, np.diag(alpha) - frequencies.T @ (labels[:, None] * frequencies) / len(labels), alpha
 
 
-def _checked(frequencies, labels):
+def checked_with_labels(frequencies, labels):
+    """Return frequencies as `checked_frequencies` does, and labels as an array of -1.0 and +1.0.
+
+    Examples
+    --------
+    >>> checked_with_labels([[0.25, 0.75]], [1])
+    (array([[0.25, 0.75]]), array([1.]))
+    """
+    frequencies = checked_frequencies(frequencies)
+    n_sequences, labels = frequencies.shape[0], as_array("labels", labels)
+    if labels.shape != (n_sequences,) or not np.isin(labels, (-1, 1)).all():
+        raise ValueError(f"labels must be {n_sequences} numbers +1 or -1, one a sequence; got {labels}")
+    return frequencies, labels.astype(float)
+
+
+def checked_frequencies(frequencies):
+    """Return frequencies, dense or sparse, each row of which sums to 1.
+
+    Examples
+    --------
+    >>> checked_frequencies([[0.25, 0.75]])
+    array([[0.25, 0.75]])
+    """
     if not hasattr(frequencies, "toarray"):  # anything but a SciPy sparse array
         frequencies = real_array("frequencies", frequencies)
     if frequencies.ndim != 2 or 0 in frequencies.shape:
@@ -309,7 +331,4 @@ def _checked(frequencies, labels):
             "frequencies must not be negative, and each row must sum to 1, as in Corpus.frequencies; got "
             f"numbers from {frequencies.min():g} and sums from {sums.min():g} to {sums.max():g}"
         )
-    n_sequences, labels = frequencies.shape[0], as_array("labels", labels)
-    if labels.shape != (n_sequences,) or not np.isin(labels, (-1, 1)).all():
-        raise ValueError(f"labels must be {n_sequences} numbers +1 or -1, one a sequence; got {labels}")
-    return frequencies, labels.astype(float)
+    return frequencies
