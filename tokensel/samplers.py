@@ -139,6 +139,51 @@ def random_tokens(n_sequences=200, n_tokens=50, shortest=1, longest=12, positive
     return Corpus.from_sequences(np.split(tokens, np.cumsum(lengths)[:-1]), labels, n_tokens)
 
 
+def graded_tokens(n_sequences=2000, n_tokens=21, length=8, seed=0):
+    r"""Tokens of every shade between completely negative and completely positive.
+
+    Token :math:`s` has the *leaning* :math:`\zeta_s=-1+\frac{2s}{S-1}`. Each place of a sequence of class
+    :math:`y` holds token :math:`s` with probability :math:`(1+y\zeta_s)/S`, whatever stands elsewhere. All
+    tokens are equally frequent, and a place that holds token :math:`s` has the average label
+    :math:`\zeta_s`. Sequences :math:`2j` are positive, :math:`2j+1` negative.
+
+    Parameters
+    ----------
+    n_sequences : int, default 2000
+        Even: half of each class.
+    n_tokens : int, default 21
+        S, at least 2. An odd number has a token without leaning in the middle.
+    length : int, default 8
+    seed : int or numpy.random.Generator, default 0
+
+    Returns
+    -------
+    Corpus
+
+    Raises
+    ------
+    TypeError
+        If a size is not an int, or ``seed`` neither an int nor a Generator.
+    ValueError
+        If a size is too small, or ``n_sequences`` odd.
+
+    Examples
+    --------
+    >>> corpus = graded_tokens(n_sequences=20_000, n_tokens=5, length=4, seed=0)
+    >>> (corpus.average_signed_frequency / corpus.average_frequency).round(1)
+    array([-1. , -0.5,  0. ,  0.5,  1. ])
+    """
+    n_sequences = _even("n_sequences", n_sequences)
+    n_tokens, length = whole_number("n_tokens", n_tokens, 2), whole_number("length", length)
+    rng = generator(seed)
+    leanings = np.linspace(-1, 1, n_tokens)
+    sequences = np.empty((n_sequences, length), dtype=np.int64)
+    for first, label in enumerate([1, -1]):
+        share = (1 + label * leanings) / n_tokens
+        sequences[first::2] = rng.choice(n_tokens, size=(n_sequences // 2, length), p=share / share.sum())
+    return Corpus.from_sequences(sequences, np.tile([1, -1], n_sequences // 2), n_tokens)
+
+
 def full_co_occurrence(n_positive=2, n_negative=2, n_irrelevant=6, length=4):
     r"""Every important token meets every irrelevant one, in the most symmetric corpus there is.
 
