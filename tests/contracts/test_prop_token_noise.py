@@ -82,7 +82,7 @@ def test_mean_and_variance_under_coin_flips(seed, evidence):
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_law_of_the_posterior_difference(seed, evidence):
-    """Part 2, over all labellings, and how many tokens look complete by chance, though they share sequences."""
+    """Part 2 over all labellings, and how many tokens look complete, though they share sequences."""
     sequences, n_tokens = drawn(seed)
     labellings = coin_flips(len(sequences))
     complete, expected = Fraction(0), Fraction(0)
