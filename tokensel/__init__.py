@@ -20,6 +20,7 @@ import importlib
 
 from tokensel import datasets, samplers, score_space, theory, traps
 from tokensel.corpus import Corpus
+from tokensel.feasibility import feasible_subset
 from tokensel.flow import gradient_flow
 from tokensel.maxmargin import cosine, max_margin
 from tokensel.model import AttentionClassifier
@@ -33,9 +34,11 @@ __all__ = [
     "Corpus",
     "InfeasibleSelection",
     "Selection",
+    "check",
     "cosine",
     "datasets",
     "explore",
+    "feasible_subset",
     "fit",
     "gradient_flow",
     "highlight",
@@ -48,8 +51,9 @@ __all__ = [
     "traps",
 ]
 
-# Names that need matplotlib or ipywidgets: loaded when first used, so that `import tokensel` stays quick.
-_LAZY = {"explore": "explorer", "highlight": "highlighting", "plotting": None}
+# Names that not every reader needs, or that need matplotlib or ipywidgets: loaded when first used, so that
+# `import tokensel` stays quick.
+_LAZY = {"check": None, "explore": "explorer", "highlight": "highlighting", "plotting": None}
 
 
 def __getattr__(name):
