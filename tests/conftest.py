@@ -7,6 +7,14 @@ import pytest
 from playwright.sync_api import sync_playwright
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--reuse-contracts",
+        action="store_true",
+        help="leave out the contracts if the build of the book has run just these, and all passed",
+    )
+
+
 @pytest.fixture(scope="session")
 def browser():
     """Chromium or Chrome, as this machine has it."""

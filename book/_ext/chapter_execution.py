@@ -6,7 +6,6 @@ versions. Chapters that are not in it are run before Sphinx reads them, one per 
 of them in the cache. A cell that fails ends the build with the name of its chapter and its own.
 """
 
-import hashlib
 import os
 import shutil
 from concurrent.futures import ThreadPoolExecutor
@@ -20,15 +19,9 @@ from nbclient.exceptions import DeadKernelError
 from sphinx.errors import ExtensionError
 from sphinx.util import logging
 
+from content_hash import package_hash
+
 logger = logging.getLogger(__name__)
-
-
-def package_hash(root):
-    """Hash of what a chapter's outputs depend on besides itself: the package and the pinned versions."""
-    digest = hashlib.sha256()
-    for path in [*sorted((root / "tokensel").rglob("*.py")), root / "requirements.lock"]:
-        digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()[:16]
 
 
 def choose_cache(app, config):

@@ -1,25 +1,37 @@
-"""What a contract leaves behind for the page "Verified statements": instances tried, and how tight they were.
+"""What contracts leave behind for the page "Verified statements": instances tried, and how tight they were.
 
-Each contract file states its ``SETTING`` (what is allowed throughout) and its ``HYPOTHESES`` (name to words).
+Each contract file states its ``SETTING`` (what is allowed throughout), its ``HYPOTHESES`` (name to words; both
+are Markdown) and its ``ORIGIN``, one of
+
+- "paper's claim, our derivation": the paper's abstract claims it, statement and proof are this book's;
+- "beyond the paper": the abstract says nothing of the kind;
+- "tool": an identity or a criterion that proofs stand on, and that is no claim about training.
+
 A test of the conclusion calls the fixture `evidence` once for each instance whose hypotheses it has checked;
-a counterexample carries ``@pytest.mark.drops("name")``.
+a counterexample carries ``@pytest.mark.drops("name")``. With ``--evidence PATH`` pytest writes all of it to a
+JSON file at the end, failures included. With ``--reuse-contracts`` (``make test``) contracts are left out if
+the build of the book has run these very contracts on this very package, and all passed.
 """
 
+import json
 import math
-from collections import defaultdict
+import statistics
+from pathlib import Path
 from typing import NamedTuple
 
+import contract_outcome
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
 
 import tokensel as ts
 
-RECORDS = pytest.StashKey[dict]()
+STATEMENTS = pytest.StashKey[dict]()
+CONTRACTS = Path(__file__).parent
 
 
 class Evidence:
-    """Figures of one statement, from all tests of its contract."""
+    """Figures from all instances of one test function."""
 
     def __init__(self):
         self.ratios, self.errors, self.exact = [], [], 0
@@ -38,19 +50,107 @@ class Evidence:
 
     def holds(self, instances=1):
         """Instances of a yes-or-no conclusion, which the test has asserted itself."""
-        self.exact += instances
+        self.exact += int(instances)
+
+    def figures(self):
+        found = {"holds": {"instances": self.exact}} if self.exact else {}
+        for kind, numbers in (("bounds", self.ratios), ("limits", self.errors)):
+            if numbers:
+                found[kind] = {
+                    "instances": len(numbers),
+                    "largest": max(numbers),
+                    "median": statistics.median(numbers),
+                }
+        return found
+
+
+class Tested:
+    """One test function: which hypotheses it drops, how its runs ended, and its evidence."""
+
+    def __init__(self, item):
+        self.drops = [name for mark in item.iter_markers("drops") for name in mark.args]
+        self.counts, self.seconds, self.evidence = {"passed": 0, "failed": 0, "skipped": 0}, 0.0, Evidence()
+
+    def note(self, report):
+        self.seconds += report.duration
+        if report.when == "call" or report.outcome != "passed":
+            self.counts[report.outcome] += 1
+
+    def record(self):
+        return {"drops": self.drops, "seconds": self.seconds} | self.counts | self.evidence.figures()
+
+
+def tested(item):
+    """The record of a test function, in that of the statement whose contract its file is."""
+    label = item.path.stem.removeprefix("test_").replace("_", "-")
+    statement = item.config.stash[STATEMENTS].setdefault(
+        label,
+        {
+            "origin": getattr(item.module, "ORIGIN", None),
+            "setting": getattr(item.module, "SETTING", None),
+            "hypotheses": getattr(item.module, "HYPOTHESES", None),
+            "tests": {},
+        },
+    )
+    if item.originalname not in statement["tests"]:
+        statement["tests"][item.originalname] = Tested(item)
+    return statement["tests"][item.originalname]
+
+
+def pytest_addoption(parser):
+    parser.addoption("--evidence", metavar="PATH", help="write what the contracts leave behind as JSON")
 
 
 def pytest_configure(config):
-    config.stash[RECORDS] = defaultdict(Evidence)
-    config.addinivalue_line("markers", "drops(hypothesis): a counterexample without this hypothesis")
+    config.stash[STATEMENTS] = {}
+    config.addinivalue_line("markers", "drops(*hypotheses): a counterexample without these hypotheses")
+
+
+def pytest_ignore_collect(collection_path, config):
+    if collection_path.parent == CONTRACTS and reused(config):
+        return True
+    return None
+
+
+def reused(config):
+    """The outcome that stands for running the contracts, if that was asked for and there is one."""
+    asked = config.getoption("reuse_contracts", False)
+    return contract_outcome.fresh_outcome(config.rootpath) if asked else None
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    outcome = reused(config)
+    if outcome:
+        terminalreporter.write_line(
+            f"contracts not repeated: {contract_outcome.summary(outcome)} passed in the build of the book, "
+            "with this very package"
+        )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if isinstance(item, pytest.Function):
+        tested(item).note(report)
+    return report
+
+
+def pytest_sessionfinish(session):
+    path = session.config.getoption("evidence", None)
+    if path:
+        statements = {
+            label: statement | {"tests": {name: test.record() for name, test in statement["tests"].items()}}
+            for label, statement in session.config.stash[STATEMENTS].items()
+        }
+        Path(path).write_text(json.dumps(statements, indent=1), encoding="utf-8")
 
 
 @pytest.fixture
 def evidence(request):
-    """The record of the statement whose contract this file is."""
-    label = request.path.stem.removeprefix("test_").replace("_", "-")
-    return request.config.stash[RECORDS][label]
+    """Where a test of the conclusion records its instances."""
+    record = tested(request.node)
+    assert not record.drops, "a counterexample is no evidence for the statement"
+    return record.evidence
 
 
 class Saddle(NamedTuple):

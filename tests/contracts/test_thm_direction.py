@@ -10,9 +10,9 @@ from scipy.optimize import nnls
 import tokensel as ts
 
 ORIGIN = "beyond the paper"
-SETTING = r"""Any corpus, embeddings $E$ and output vector $v$; a selection $\sigma$ with $J\ne\emptyset$. From
-any start, $p$ follows gradient flow, gradient descent, or stochastic gradient descent with a constant step over
-reshuffled batches of equal size."""
+SETTING = r"""Any corpus, embeddings $E$ and output vector $v$; a selection $\sigma$ with $J\ne\emptyset$.
+From any start, $p$ follows gradient flow, gradient descent, or stochastic gradient descent with a constant step
+over reshuffled batches of equal size."""
 HYPOTHESES = {
     "selects": r"Attention tends to $\sigma(i)$ in every sequence: $q_{i\sigma(i)}\to1$.",
     "positive": r"$\Gamma_j>0$ for all pairs $j\in J$.",
@@ -135,7 +135,7 @@ def test_with_one_wrong_sign_attention_may_select_along_another_direction(saddle
 
 @pytest.mark.drops("bounded-steps")
 def test_steps_that_grow_without_bound_never_find_the_direction():
-    """Each step is ten times as long as p: so p points along the last one, now one pair's, now the other's."""
+    """Each step is ten times as long as p: so p points along the last one, one pair's or the other's."""
     z = np.eye(3)[[0, 0]] - np.eye(3)[[1, 2]]  # one positive sequence of three tokens, values (1, 0, 0)
     p, steps, cosines = np.array([0.0, -1.0, -1.5]), [], []
     for _ in range(12):

@@ -13,8 +13,8 @@ from scipy.optimize import nnls
 import tokensel as ts
 
 ORIGIN = "paper's claim, our derivation"
-SETTING = r"""Any corpus: unequal lengths, shared and repeated tokens, one class or two. Any embeddings $E$ and
-output vector $v$, both fixed; $p$ follows gradient flow from any start. $J\ne\emptyset$, and
+SETTING = r"""Any corpus: unequal lengths, shared and repeated tokens, one class or two. Any embeddings $E$
+and output vector $v$, both fixed; $p$ follows gradient flow from any start. $J\ne\emptyset$, and
 $p/\lVert p\rVert$ tends to some $u$: the statement says which."""
 HYPOTHESES = {
     "norm": r"The norm $\lVert p(t)\rVert$ tends to infinity.",
@@ -75,8 +75,8 @@ def test_most_instances_satisfy_the_hypotheses():
     assert sum(settled) >= 10
 
 
-# Two tokens in three sequences, with other counts in each: the positive ones want their gap to grow where it is
-# small and where it is large, the negative one wants it to shrink in between.
+# Two tokens in three sequences, with other counts in each: the positive ones want their gap to grow where it
+# is small and where it is large, the negative one wants it to shrink in between.
 HELD = [[0, 1], [0] + [1] * 20, [0] + [1] * 3000]
 HELD_LABELS = [1, -1, 1]
 
