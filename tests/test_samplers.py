@@ -206,3 +206,30 @@ def test_random_tokens_of_one_class():
 def test_random_tokens_refuses(arguments, error, message):
     with pytest.raises(error, match=message):
         samplers.random_tokens(**arguments)
+
+
+def test_graded_tokens_draws_each_place_by_its_class():
+    """Counts of each token in each class are binomial: all of them within five standard deviations."""
+    n_tokens, length, n = 7, 5, 40_000
+    corpus = samplers.graded_tokens(n_sequences=n, n_tokens=n_tokens, length=length, seed=3)
+    assert corpus.lengths.tolist() == [length] * n
+    assert corpus.labels.tolist() == [1, -1] * (n // 2)
+    for label in (1, -1):
+        places = n // 2 * length
+        for s in range(n_tokens):
+            share = (1 + label * (2 * s / (n_tokens - 1) - 1)) / n_tokens
+            times = corpus.counts[corpus.labels == label][:, [s]].sum()
+            assert abs(times - places * share) <= 5 * math.sqrt(places * share * (1 - share)) + 1e-9
+    assert corpus.token_kinds[0] == "completely negative"
+    assert corpus.token_kinds[-1] == "completely positive"
+
+
+def test_graded_tokens_is_reproducible_and_refuses_odd_sizes():
+    first, again = (samplers.graded_tokens(n_sequences=10, seed=5) for _ in range(2))
+    assert (first.counts != again.counts).nnz == 0
+    with pytest.raises(ValueError, match="n_sequences must be even"):
+        samplers.graded_tokens(n_sequences=9)
+    with pytest.raises(ValueError, match="n_tokens"):
+        samplers.graded_tokens(n_tokens=1)
+    with pytest.raises(TypeError, match="length"):
+        samplers.graded_tokens(length=2.5)

@@ -170,8 +170,8 @@ def graded_tokens(n_sequences=2000, n_tokens=21, length=8, seed=0):
     Examples
     --------
     >>> corpus = graded_tokens(n_sequences=20_000, n_tokens=5, length=4, seed=0)
-    >>> (corpus.average_signed_frequency / corpus.average_frequency).round(1)
-    array([-1. , -0.5,  0. ,  0.5,  1. ])
+    >>> (corpus.average_signed_frequency / corpus.average_frequency)[[0, 1, 3, 4]].round(1)
+    array([-1. , -0.5,  0.5,  1. ])
     """
     n_sequences = _even("n_sequences", n_sequences)
     n_tokens, length = whole_number("n_tokens", n_tokens, 2), whole_number("length", length)
