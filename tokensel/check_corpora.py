@@ -52,7 +52,7 @@ def with_scores(values=True):
     rng = np.random.default_rng(8)
     plainest = corpora()[0].arguments[0]
     drawn = [(case.where, case.arguments[0], 1.0, 1.0) for case in corpora()]
-    drawn += [("equal scores", plainest, 0.0, 1.0), ("large scores", plainest, 10.0, 1.0)]
+    drawn += [("equal scores", plainest, 0.0, 1.0), ("large scores", plainest, 4.0, 1.0)]
     drawn += [("values close to zero", plainest, 1.0, 1e-6)] if values else []
     cases = []
     for where, corpus, score, value in drawn:

@@ -10,9 +10,9 @@ import numpy as np
 
 from tokensel.arguments import as_array
 
-# Room for rounding, relative to the largest number of the right answer. A number of a hidden case is a sum of
-# at most a hundred terms whose absolute values add up to at most ten times that largest number: in float32 it
-# is off by at most 100 * 2^-24 * 10 = 6e-5. The wrong answers that are told apart are off by far more.
+# Room for rounding, relative to the largest number of the right answer. A number of a hidden case takes at
+# most forty roundings one after another, of terms whose absolute values add up to at most forty times that
+# largest number: an answer in float32 is off by at most 40 * 40 * 2^-24, just below this.
 TOLERANCE = 1e-4
 _NEAR = 0.03  # an answer as close as this everywhere is probably an approximation of the right one
 EVERYTHING = "all of this at once"  # what a case with every difficulty is called
