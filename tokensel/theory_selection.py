@@ -156,12 +156,12 @@ def one_step_max_margin(n_positive, n_negative, n_irrelevant, magnitude):
 def trap_boundary(n_positive, n_irrelevant, positive_value):
     r"""The value of a single negative token above which its class can be lost.
 
-    .. math:: \beta^*=b_++\Big(\frac1{K_+}+\frac2M\Big)\frac1{b_+}
+    .. math:: b_-^*=b_++\Big(\frac1{K_+}+\frac2M\Big)\frac1{b_+}
 
     Embeddings as in `one_step_max_margin`, but with values :math:`b_+` on :math:`K_+` positive tokens,
-    :math:`-\beta` on one negative token and 0 on M irrelevant ones; sequences of one important and one
-    irrelevant token, all pairs. Where :math:`\beta>\beta^*` an open set of starts ends with every negative
-    sequence on an irrelevant token; where :math:`\beta<\beta^*` none does.
+    :math:`-b_-` on one negative token and 0 on M irrelevant ones; sequences of one important and one
+    irrelevant token, all pairs. Where :math:`b_->b_-^*` an open set of starts ends with every negative
+    sequence on an irrelevant token; where :math:`b_-<b_-^*` no start does.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def trap_boundary(n_positive, n_irrelevant, positive_value):
     Returns
     -------
     float
-        :math:`\beta^*`.
+        :math:`b_-^*`.
 
     Raises
     ------
@@ -182,8 +182,8 @@ def trap_boundary(n_positive, n_irrelevant, positive_value):
 
     Notes
     -----
-    Not yet proved in the book; tested against max-margin solutions in ``tests/test_theory_selection.py``, and
-    by flows on both sides of the boundary in ``tests/test_samplers_designs.py``.
+    Our derivation: proposition "prop-trap-boundary" of the chapter "Where selection stops". Which starts are
+    trapped is not known in closed form; the nearer to the boundary, the farther out they are.
 
     Examples
     --------

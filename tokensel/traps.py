@@ -1,8 +1,8 @@
 """Where the selection goes wrong for ever: small examples, each named after the hypothesis that it drops.
 
 From these starts gradient flow selects tokens that do not suit the labels best, and stays. All of them
-satisfy a condition that is open: starts near by are trapped as well. Not yet proved in the book; tested by
-following the flow to log time 1000 in ``tests/test_samplers_designs.py``.
+satisfy a condition that is open: starts near by are trapped as well. Why is theorem "thm-reachable" of the
+chapter "Where selection stops".
 """
 
 from typing import NamedTuple
@@ -114,18 +114,18 @@ def outvoted(n_copies=8):
 def unequal_magnitudes(n_positive=2, n_irrelevant=4, positive_value=1.0, negative_value=3.0, distance=30.0):
     r"""The embeddings of one gradient step, :math:`E_s=e_s+b_sv`; but important values differ in magnitude.
 
-    Values :math:`b_+` on the positive tokens, :math:`-\beta` on the one negative token, 0 on irrelevant ones;
+    Values :math:`b_+` on the positive tokens, :math:`-b_-` on the one negative token, 0 on irrelevant ones;
     sequences of one important and one irrelevant token, all pairs. The start is ``distance`` times the
     shortest cls embedding that selects every positive token over every irrelevant one. It scores the negative
-    token below the irrelevant ones. Where :math:`\beta` exceeds `theory.trap_boundary` it stays there, if
-    the distance is large enough: the nearer :math:`\beta` is to the boundary, the larger it must be.
+    token below the irrelevant ones. Where :math:`b_-` exceeds `theory.trap_boundary` it stays there, if
+    the distance is large enough: the nearer :math:`b_-` is to the boundary, the larger it must be.
 
     Parameters
     ----------
     n_positive, n_irrelevant : int, default 2 and 4
         :math:`K_+` and M.
     positive_value, negative_value : float, default 1 and 3
-        :math:`b_+` and :math:`\beta`, positive. Below the boundary the flow leaves.
+        :math:`b_+` and :math:`b_-`, positive. Below the boundary the flow leaves.
     distance : float, default 30
         At least 0.
 
