@@ -2,7 +2,7 @@
 "Verified statements" and by `make test`, which then need not run them a second time.
 
 ``python book/_ext/contract_outcome.py`` runs every file of ``tests/contracts/``, one process a core. The
-outcome holds a hash of the package, the contracts and the pinned versions: once they change, it counts as none.
+outcome holds a hash of the package, the contracts and the pinned versions; once they change, it is none.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """What contracts leave behind for the page "Verified statements": instances tried, and how tight they were.
 
-Each contract file states its ``SETTING`` (what is allowed throughout), its ``HYPOTHESES`` (name to words; both
-are Markdown) and its ``ORIGIN``, one of
+Each contract file states its ``SETTING`` (what is allowed throughout), its ``HYPOTHESES`` (name to words),
+both in Markdown, and its ``ORIGIN``, one of
 
 - "paper's claim, our derivation": the paper's abstract claims it, statement and proof are this book's;
 - "beyond the paper": the abstract says nothing of the kind;

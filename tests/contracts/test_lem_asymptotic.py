@@ -10,6 +10,10 @@ import pytest
 
 import tokensel as ts
 
+ORIGIN = "tool"
+SETTING = r"""Any corpus: shared and repeated tokens, one class or two. Any embeddings and values, and any
+selection with $J\ne\emptyset$."""
+HYPOTHESES = {"one-hot": r"The largest attention off the selection, $\bar q$, tends to $0$."}
 SEEDS = range(20)
 
 
@@ -40,7 +44,7 @@ def exact(corpus, scores, values):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_errors_are_of_first_order(seed):
+def test_errors_are_of_first_order(seed, evidence):
     corpus, values, order = instance(seed)
     selection = ts.Selection.of(corpus, order)
     pairs, gamma = selection.pairs, selection.pair_coefficients(values)
@@ -71,7 +75,7 @@ def test_errors_are_of_first_order(seed):
     # 5 sequences bound it by 5 * (2 max|b|)^2 * 5. And it does not grow as epsilon falls by e^(-10) twice
     # (float64 coefficients are wrong by 1e-16, which counts for e^30 times that: 1e-3 at the last factor).
     bound = 100 * max(1.0, np.abs(values).max()) ** 2
-    assert max(ratios) <= bound
+    evidence.bound(max(ratios), bound)
 
 
 def attention(corpus, scores):
@@ -90,3 +94,15 @@ def test_the_wrong_coefficient_is_found_out():
         gap = float((loss - mpmath.log1p(mpmath.exp(-1))) * mpmath.exp(40))
     assert gamma == pytest.approx(gap, rel=1e-12)
     assert gamma / 3 != pytest.approx(gap, rel=0.5)
+
+
+@pytest.mark.drops("one-hot")
+def test_while_attention_is_spread_the_prediction_is_off_by_a_factor():
+    """Values (1, -1), scores equal: the loss gap is log(2) - log(1 + 1/e), and the prediction 2/(1 + e)."""
+    corpus = ts.Corpus.from_sequences([[0, 1]], [1])
+    (gamma,) = ts.Selection(corpus, [0]).pair_coefficients([1.0, -1.0])
+    with mpmath.workdps(60):
+        _, loss = exact(corpus, [mpmath.mpf(0)] * 2, np.array([1.0, -1.0]))
+        gap = float(loss - mpmath.log1p(mpmath.exp(-1)))
+    assert gamma == pytest.approx(2 / (1 + np.e), rel=1e-12)
+    assert gamma > 1.4 * gap

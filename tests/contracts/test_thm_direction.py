@@ -11,8 +11,8 @@ import tokensel as ts
 
 ORIGIN = "beyond the paper"
 SETTING = r"""Any corpus, embeddings $E$ and output vector $v$; a selection $\sigma$ with $J\ne\emptyset$.
-From any start, $p$ follows gradient flow, gradient descent, or stochastic gradient descent with a constant step
-over reshuffled batches of equal size."""
+From any start, $p$ follows gradient flow, gradient descent, or stochastic gradient descent with a constant
+step over reshuffled batches of equal size."""
 HYPOTHESES = {
     "selects": r"Attention tends to $\sigma(i)$ in every sequence: $q_{i\sigma(i)}\to1$.",
     "positive": r"$\Gamma_j>0$ for all pairs $j\in J$.",
