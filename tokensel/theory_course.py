@@ -1,6 +1,6 @@
 """The exact time course of symmetric designs, where all of the flow is one number: the score gap.
 
-Not yet proved in the book; tested against mpmath and the whole flow in ``tests/test_theory_course.py``.
+Goes beyond the paper: chapter "How fast: time times loss gap", proposition ``prop-time-course``.
 """
 
 import itertools

@@ -149,8 +149,9 @@ def late_flow(log_time, squared_norm):
 
     Notes
     -----
-    Goes beyond the paper. Not yet proved in the book; tested on flows to log time 1000, with the max-margin
-    solution from non-negative least squares, in ``tests/test_theory_selection.py``.
+    Goes beyond the paper: chapter "How fast: time times loss gap", theorem ``thm-rates``. It asks that
+    attention selects, that the direction is that of :math:`\hat p`, and positive coefficients on the tight
+    pairs; no more.
 
     Examples
     --------
@@ -203,9 +204,8 @@ def late_offset(differences, coefficients, cls):
 
     Notes
     -----
-    Goes beyond the paper. Not yet proved in the book; tested against SciPy's minimiser and the flow itself in
-    ``tests/test_theory_selection.py``. Damped Newton steps in the span, where the function is
-    strictly convex.
+    Goes beyond the paper: chapter "How fast: time times loss gap", proposition ``prop-second-order``. Damped
+    Newton steps in the span, where the function is strictly convex.
 
     Examples
     --------
@@ -290,8 +290,9 @@ def direction_constant(offset, cls):
     Parameters
     ----------
     offset : array_like, (d,)
-        :math:`\rho_\infty`, as :math:`p-\hat p\log t` at a late time. Given only `late_offset`, the result is
-        a lower bound: the constant where the tight pairs span all that moves.
+        :math:`\rho_\infty`, which only a flow can give, as it depends on the start:
+        :math:`p-\hat p\log t` at a late time. `late_offset` is its part in the span of the tight pairs; with
+        it alone the result is a lower bound, attained where the tight pairs span all that moves.
     cls : array_like, (d,)
         :math:`\hat p`, not zero.
 
@@ -307,7 +308,7 @@ def direction_constant(offset, cls):
 
     Notes
     -----
-    Not yet proved in the book; tested on flows to log time 1000 in ``tests/test_theory_selection.py``.
+    Goes beyond the paper: chapter "How fast: time times loss gap", proposition ``prop-second-order``.
 
     Examples
     --------
