@@ -7,11 +7,11 @@ import tokensel as ts
 from tokensel import theory
 
 ORIGIN = "beyond the paper"
-SETTING = r"""Any corpus: unequal lengths, repeated tokens, one class or two. One step of any size; for its first
-order any $E_0$, $p_0$ and $v$, for its law any $p_0$ and $v$."""
+SETTING = r"""Any corpus: unequal lengths, repeated tokens, one class or two. One step of any size; for its
+first order any $E_0$, $p_0$ and $v$, for its law any $p_0$ and $v$."""
 HYPOTHESES = {
-    "small": r"For the size of the remainder: all scores and values of the start lie in $[-\varepsilon,\varepsilon]$ "
-    r"with $\varepsilon\le1$.",
+    "small": "For the size of the remainder: all scores and values of the start lie in "
+    r"$[-\varepsilon,\varepsilon]$ with $\varepsilon\le1$.",
     "normal": "For the law: the entries of $E_0$ are independent and normal, of mean $0$ and variance $1/d$.",
     "independent": "For the law: $E_0$ is independent of $p_0$ and $v$.",
     "orthogonal": r"For the law: $p_0\cdot v=0$.",
@@ -69,10 +69,14 @@ def _left_out(length, epsilon):
 
 
 def test_the_remainder_is_at_most_a_constant_times_the_frequency_whatever_the_length(evidence):
-    """The constant: second derivatives of g q for |v| = |p_0| = 1, each at most e^2 at epsilon <= 1, sum to 100."""
+    """Taylor's formula along t (a, b), 0 <= t <= 1, for |v| = |p_0| = 1 and eps <= 1.
+
+    |q''| <= 5 e^2 phi eps^2, |q'| <= 2 e^2 phi eps, |f'| <= 3 eps, |f''| <= 9 eps^2 give |(g q)''| <= 73 phi eps^2
+    and |(g q (b - f))''| <= 326 phi eps^2: half of their sum is below 200.
+    """
     for length in (10, 10**3, 10**5, 10**7):
         for epsilon in (0.01, 0.1, 1.0):
-            evidence.bound(_left_out(length, epsilon), 100 * epsilon**2)
+            evidence.bound(_left_out(length, epsilon), 200 * epsilon**2)
 
 
 @pytest.mark.drops("small")
@@ -81,7 +85,7 @@ def test_far_scores_leave_out_more_than_any_constant_times_the_frequency():
     shares = [_left_out(length, 20.0) / 20.0**2 for length in (10**3, 10**5, 10**7)]
     assert shares[1] > 50 * shares[0]
     assert shares[2] > 50 * shares[1]
-    assert shares[2] > 100
+    assert shares[2] > 200
 
 
 @pytest.mark.parametrize("coefficient", range(4))
