@@ -76,8 +76,8 @@ def outvoted(n_copies=8):
     r"""One important token a sequence, irrelevant values 0, start p = 0; but the embeddings are correlated.
 
     One positive sequence {0, 2} faces ``n_copies`` negative sequences {1, 3}. The differences of the two
-    pairs are at an obtuse angle, so the many push the one to its irrelevant token 2. With at most 5 copies
-    both classes find their token; with 8 or more the positive sequence is lost.
+    pairs are at an obtuse angle, so the many push the one to its irrelevant token 2. With at most 6 copies
+    both classes find their token; with 7 or more the positive sequence is lost.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def outvoted(n_copies=8):
     Examples
     --------
     >>> import tokensel as ts
-    >>> for n_copies in (5, 8):
+    >>> for n_copies in (6, 7):
     ...     trap = outvoted(n_copies)
     ...     print(ts.gradient_flow(trap.model, trap.corpus, until_norm=400.0).selection.tokens[:2])
     [0 1]

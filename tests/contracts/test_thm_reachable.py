@@ -197,3 +197,23 @@ def test_the_saddle_in_the_coordinates_of_its_proof():
         ratio = measured @ field / (field @ field)
         assert ratio > 0
         np.testing.assert_allclose(measured, ratio * field, rtol=1e-10, atol=1e-14)
+        # Off the curve y = 1 the flow leaves it: (log y)' = (y - 1)(1 + 3u)/(2 + 2u).
+        y = 19 / 4 * r * (1 + u)
+        growth = field[1] / r + field[0] / (1 + u)
+        np.testing.assert_allclose(growth, (y - 1) * (1 + 3 * u) / (2 + 2 * u), rtol=1e-9, atol=1e-12)
+
+
+def test_starts_on_the_curve_of_the_saddle_follow_it():
+    """e^-x2 (1 + e^x1) = 4/19, for any x1. An error of the start grows like t^0.6: followed to log t = 12."""
+    embeddings = np.array([[0, 0, 1.0], [-1, 0, 1], [-1.5, -2, 1]])
+    output, corpus = np.array([1.0, -1.0, 0.0]), ts.Corpus.from_sequences([[0, 1, 2]], [1])
+    for x in (-2.0, 0.0, 3.0):
+        second = np.log(19 / 4) + np.logaddexp(0, x)
+        start = np.array([x, (second - 1.5 * x) / 2, 0.0])
+        model = ts.AttentionClassifier(embeddings, start, output)
+        path = ts.gradient_flow(
+            model, corpus, until_norm=None, until_log_time=12.0, at_log_time=[12.0], tolerance=1e-11
+        )
+        gaps = path.cls[-1] @ (embeddings[[0]] - embeddings[1:]).T
+        # 1e-11 a step, a thousand steps, times e^(0.6 * 12).
+        np.testing.assert_allclose(gaps[1] - gaps[0], np.log(19 / 4) + np.log1p(np.exp(-gaps[0])), atol=1e-4)
