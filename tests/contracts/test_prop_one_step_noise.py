@@ -56,7 +56,7 @@ def test_what_the_first_order_leaves_out_is_quadratic(seed, evidence):
 
 
 def _left_out(length, epsilon):
-    """One token of score epsilon and length - 1 of score 0, v and values (0, 1): what is left out, over nu."""
+    """One token of score epsilon, the others of value epsilon: what the first order leaves out, over nu."""
     corpus = ts.Corpus([[1, length - 1]], labels=[1])
     embeddings = np.array([[epsilon, 0.0], [0.0, epsilon]])
     cls, output = np.array([1.0, 0.0]), np.array([0.0, 1.0])
@@ -71,8 +71,8 @@ def _left_out(length, epsilon):
 def test_the_remainder_is_at_most_a_constant_times_the_frequency_whatever_the_length(evidence):
     """Taylor's formula along t (a, b), 0 <= t <= 1, for |v| = |p_0| = 1 and eps <= 1.
 
-    |q''| <= 5 e^2 phi eps^2, |q'| <= 2 e^2 phi eps, |f'| <= 3 eps, |f''| <= 9 eps^2 give |(g q)''| <= 73 phi eps^2
-    and |(g q (b - f))''| <= 326 phi eps^2: half of their sum is below 200.
+    |q''| <= 5 e^2 phi eps^2, |q'| <= 2 e^2 phi eps, |f'| <= 3 eps and |f''| <= 9 eps^2 give
+    |(g q)''| <= 73 phi eps^2 and |(g q (b - f))''| <= 326 phi eps^2: half of their sum is below 200.
     """
     for length in (10, 10**3, 10**5, 10**7):
         for epsilon in (0.01, 0.1, 1.0):
