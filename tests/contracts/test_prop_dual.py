@@ -15,6 +15,7 @@ from scipy.optimize import linprog, nnls
 
 import tokensel as ts
 
+ORIGIN = "tool"
 SETTING = (
     "Any corpus and any selection $\\sigma$ with at least one pair. Any embeddings in any dimension $d$, "
     "affinely dependent rows too."
