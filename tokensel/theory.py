@@ -1,9 +1,9 @@
 """Closed forms, bounds and limit laws of the book, as functions of sizes and statistics.
 
-One flat namespace over five files: what chance alone makes of the token statistics (``theory_tokens``), what
+One flat namespace over six files: what chance alone makes of the token statistics (``theory_tokens``), what
 one gradient step does to the embeddings (``theory_one_step``), what the cls embedding selects
-(``theory_selection``), how fast (``theory_time``), and the exact time course of symmetric designs
-(``theory_course``).
+(``theory_selection``), how fast (``theory_time``), the exact time course of symmetric designs
+(``theory_course``), and how long the step may be (``theory_step_size``).
 """
 
 from tokensel.theory_course import AttentionTime, attention_time, late_score_gap, score_gap, score_gap_rate
@@ -24,6 +24,17 @@ from tokensel.theory_selection import (
     one_step_max_margin,
     orthonormal_max_margin,
     trap_boundary,
+)
+from tokensel.theory_step_size import (
+    amplification_exponent,
+    best_token_probability,
+    class_lead,
+    log_amplification,
+    lost_class_probability,
+    lowest_class_gap,
+    noise_step_size,
+    runaway_gap,
+    runaway_magnitude,
 )
 from tokensel.theory_time import (
     LateFlow,
@@ -48,7 +59,10 @@ __all__ = [
     "OneStepRows",
     "SymmetricMaxMargin",
     "advantages",
+    "amplification_exponent",
     "attention_time",
+    "best_token_probability",
+    "class_lead",
     "coin_flip_deviation",
     "coin_flip_difference",
     "direction_constant",
@@ -57,7 +71,11 @@ __all__ = [
     "late_flow",
     "late_offset",
     "late_score_gap",
+    "log_amplification",
     "log_loss_gap_bound",
+    "lost_class_probability",
+    "lowest_class_gap",
+    "noise_step_size",
     "one_step_bound",
     "one_step_epsilon",
     "one_step_first_order",
@@ -65,6 +83,8 @@ __all__ = [
     "one_step_noise",
     "one_step_sign_probability",
     "orthonormal_max_margin",
+    "runaway_gap",
+    "runaway_magnitude",
     "score_gap",
     "score_gap_rate",
     "shuffled_deviation",
