@@ -1,4 +1,4 @@
-"""What chance alone makes of the statistics of a token, in closed form: the chapter "What a corpus knows"."""
+"""What chance alone makes of the statistics of a token, in closed form."""
 
 import math
 from typing import NamedTuple
