@@ -41,9 +41,10 @@ def orthonormal_max_margin(n_positive, n_negative, n_irrelevant, magnitude=1.0):
         \hat p=\tfrac{M}{K+M}\sum_{\text{important}}E_k-\tfrac{K}{K+M}\sum_{\text{irrelevant}}E_s,\qquad
         \lVert\hat p\rVert^2=\tfrac{KM}{K+M},\qquad \hat p\cdot v=\tfrac{M}{K+M}\,B\,(K_+-K_-)
 
-    Each sequence holds one important token, and either every important token meets every irrelevant one, or
-    the margins balance: all lengths are equal, every important token stands, once, in equally many sequences,
-    and every irrelevant token stands equally often in all.
+    Each sequence holds one important token. The formula holds if and only if every group A of important
+    tokens meets its share of the irrelevant ones: at least :math:`|A|M/K` of them. So it does where every
+    important token meets every irrelevant one, or where the margins balance: all lengths are equal, every
+    important token stands, once, in equally many sequences, and every irrelevant token equally often in all.
 
     Parameters
     ----------
@@ -67,8 +68,8 @@ def orthonormal_max_margin(n_positive, n_negative, n_irrelevant, magnitude=1.0):
 
     Notes
     -----
-    Our derivation: KKT with all pairs tight. Not yet proved in the book; tested against `max_margin`, which
-    uses no closed form, in ``tests/test_theory_selection.py``.
+    Our derivation: KKT with all pairs tight. Proved in the chapter "Why the important tokens win"
+    (prop-closed-form).
 
     Examples
     --------
@@ -124,8 +125,7 @@ def one_step_max_margin(n_positive, n_negative, n_irrelevant, magnitude):
     Notes
     -----
     :math:`\hat p` is orthogonal to v exactly where both classes have as many important tokens. Our
-    derivation. Not yet proved in the book; tested against non-negative least squares and `max_margin` in
-    ``tests/test_theory_selection.py``.
+    derivation, proved in the chapter "Why the important tokens win" (thm-one-step-embeddings).
 
     Examples
     --------
@@ -203,7 +203,7 @@ class Advantages(NamedTuple):
     Attributes
     ----------
     best : ndarray, (n,)
-        :math:`M_i=\max_{s\in X_i}y_ib_s`.
+        :math:`\bar m_i=\max_{s\in X_i}y_ib_s`.
     others : ndarray, (n,)
         :math:`m_i`, the same over the tokens of :math:`X_i` that are not important; :math:`-\infty` where
         there are none.
@@ -238,6 +238,11 @@ def advantages(counts, labels, values, important):
         The shapes do not fit; or the tokens are not important: a sequence holds none of them, or one of its
         other tokens has a :math:`y_ib_s` as large as one of them.
 
+    Notes
+    -----
+    Important tokens in the sense of the chapter "Why the important tokens win" (thm-good-start), if one set
+    serves all sequences.
+
     Examples
     --------
     >>> import numpy as np
@@ -245,7 +250,9 @@ def advantages(counts, labels, values, important):
     >>> theory.advantages([[1, 0, 2], [0, 1, 1]], [1, -1], [0.5, -2.0, 0.1], [True, True, False])
     Advantages(best=array([0.5, 2. ]), others=array([ 0.1, -0.1]))
     """
-    counts = counts.toarray() if hasattr(counts, "toarray") else real_array("counts", counts)
+    from scipy.sparse import coo_array
+
+    counts = coo_array(counts if hasattr(counts, "tocoo") else real_array("counts", counts))
     if counts.ndim != 2 or 0 in counts.shape:
         raise ValueError(f"counts must have shape (n, S), none of them 0; got {counts.shape}")
     labels, values = as_array("labels", labels), real_array("values", values)
@@ -257,10 +264,12 @@ def advantages(counts, labels, values, important):
         raise ValueError(f"values must be {n_tokens} finite numbers, one a token; got {values}")
     if important.shape != (n_tokens,) or important.dtype != bool:
         raise ValueError(f"important must be {n_tokens} times True or False, one a token; got {important}")
-    stands, signed = counts > 0, labels[:, None] * values  # (n, S)
-    best = np.where(stands, signed, -np.inf).max(axis=1)
-    others = np.where(stands & ~important, signed, -np.inf).max(axis=1)
-    least = np.where(stands & important, signed, np.inf).min(axis=1)
+    row, token = (index[counts.data > 0] for index in counts.coords)
+    signed, kind = labels[row] * values[token], important[token]
+    best, others, least = (np.full(n_sequences, start) for start in (-np.inf, -np.inf, np.inf))
+    np.maximum.at(best, row, signed)
+    np.maximum.at(others, row[~kind], signed[~kind])
+    np.minimum.at(least, row[kind], signed[kind])
     for i in np.flatnonzero(np.isinf(least) | (least <= others)):
         if np.isinf(least[i]):
             raise ValueError(f"every sequence must hold an important token, but sequence {i} holds none")
@@ -274,16 +283,17 @@ def advantages(counts, labels, values, important):
 def good_start_threshold(best, others):
     r"""The loss gap below which a start selects the important tokens.
 
-    .. math:: L(0)-L_{\text{best}}<\frac1n\min_i\,[\ell(m_i)-\ell(M_i)],\qquad\ell(x)=\log(1+e^{-x})
+    .. math:: L(0)-L_{\text{best}}\le\frac1n\min_i\,[\ell(m_i)-\ell(\bar m_i)],\qquad\ell(x)=\log(1+e^{-x})
 
     Where one global set of tokens is important (as `advantages` checks) and some u has
     :math:`Eu=\mathbf 1_{\text{important}}+c\mathbf 1`, gradient flow from such a start brings attention on
-    important tokens to 1 in every sequence. No larger number would do.
+    important tokens to 1 in every sequence. No larger number would do for all corpora: in
+    `traps.outvoted`, starts that exceed it by as little as one likes are trapped.
 
     Parameters
     ----------
     best, others : array_like
-        :math:`M_i` and :math:`m_i` of shape (n,), from `advantages`.
+        :math:`\bar m_i` and :math:`m_i` of shape (n,), from `advantages`.
 
     Returns
     -------
@@ -298,8 +308,7 @@ def good_start_threshold(best, others):
     Notes
     -----
     Our derivation of the paper's argument that the loss of a wrong selection would exceed that of the start.
-    Not yet proved in the book; ``tests/test_theory_selection.py`` tests the number against mpmath, and what
-    follows from it along the flow.
+    Proved in the chapter "Why the important tokens win" (thm-good-start), for more general u.
 
     Examples
     --------
@@ -317,7 +326,7 @@ def good_start_attention(loss_gap, best, others):
 
     .. math::
 
-        \theta=\min_i\frac{\ell^{-1}(nD_0+\ell(M_i))-m_i}{M_i-m_i},\qquad
+        \theta=\min_i\frac{\ell^{-1}(nD_0+\ell(\bar m_i))-m_i}{\bar m_i-m_i},\qquad
         \ell^{-1}(y)=-\log(e^y-1)
 
     Enters the bound of `log_loss_gap_bound`.
@@ -327,7 +336,7 @@ def good_start_attention(loss_gap, best, others):
     loss_gap : float
         :math:`D_0=L(0)-L_{\text{best}}`, not negative and below `good_start_threshold`.
     best, others : array_like
-        :math:`M_i` and :math:`m_i` of shape (n,), from `advantages`.
+        :math:`\bar m_i` and :math:`m_i` of shape (n,), from `advantages`.
 
     Returns
     -------
@@ -338,6 +347,10 @@ def good_start_attention(loss_gap, best, others):
     ------
     ValueError, TypeError
         As in `good_start_threshold`; or the start is not good: ``loss_gap`` reaches the threshold.
+
+    Notes
+    -----
+    Proved in the chapter "Why the important tokens win" (thm-good-start).
 
     Examples
     --------

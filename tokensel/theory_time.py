@@ -16,9 +16,10 @@ def log_loss_gap_bound(log_time, loss_gap, attention, squared_norm):
 
     .. math:: D(t)\le\Big[\frac1{D_0}+\frac{\theta^2}{\lVert u\rVert^2}\,t\Big]^{-1}
 
-    One important token a sequence, the others of equal value 0 and orthonormal embeddings: :math:`\theta` is
-    the smallest attention on an important token at the start, :math:`u=\hat p`, from every start. One
-    important token a sequence and a good start: :math:`\theta` is `good_start_attention`, and
+    One important token a sequence, the others of equal value, and no two pairs at an obtuse angle (as for
+    orthonormal embeddings and one set of important tokens): :math:`\theta` is the smallest attention on an
+    important token at the start, :math:`u=\hat p`, from every start. One important token a sequence and a
+    good start: :math:`\theta` is `good_start_attention`, and u a guide, such as a solution of
     :math:`Eu=\mathbf 1_{\text{important}}+c\mathbf 1`.
 
     Parameters
@@ -44,8 +45,8 @@ def log_loss_gap_bound(log_time, loss_gap, attention, squared_norm):
 
     Notes
     -----
-    Goes beyond the paper. Not yet proved in the book; tested along flows in
-    ``tests/test_theory_selection.py``.
+    Goes beyond the paper. Proved in the chapter "Why the important tokens win" (thm-important-tokens,
+    thm-good-start).
 
     Examples
     --------
@@ -95,7 +96,7 @@ def unselected_attention_bound(log_loss_gap, n_sequences, magnitude):
 
     Notes
     -----
-    Not yet proved in the book; tested along flows in ``tests/test_theory_selection.py``.
+    Proved in the chapter "Why the important tokens win" (thm-important-tokens).
 
     Examples
     --------

