@@ -12,7 +12,7 @@ import mpmath
 import numpy as np
 import pytest
 import torch
-from scipy.integrate import solve_ivp
+from scipy.integrate import solve_ivp, trapezoid
 from scipy.optimize import brentq
 
 import tokensel as ts
@@ -244,7 +244,7 @@ def test_attention_time_right(answer):
 def other_time(integrand, start=lambda T: 1 / T):
     def answer(K, M, T, B, epsilon):
         q = np.linspace(start(T), 1 - epsilon, 100_001)
-        return K * M / (K + M) / B * np.trapezoid(integrand(q, B), q)
+        return K * M / (K + M) / B * trapezoid(integrand(q, B), q)
 
     return answer
 
