@@ -176,7 +176,7 @@ def class_lead(mean_gap, lead, n_important, n_irrelevant, length, magnitude, sta
 
     .. math::
 
-        \frac{d\zeta}{d\bar x}=\kappa\,\frac{G(x_+)-G(x_-)}{G(x_+)+G(x_-)},\qquad x_\pm=\bar x\pm\zeta
+        \frac{d\tilde x}{d\bar x}=\kappa\,\frac{G(x_+)-G(x_-)}{G(x_+)+G(x_-)},\qquad x_\pm=\bar x\pm\tilde x
 
     with :math:`\kappa` and G as in `log_amplification`.
 
@@ -185,14 +185,14 @@ def class_lead(mean_gap, lead, n_important, n_irrelevant, length, magnitude, sta
     mean_gap : float or array_like
         :math:`\bar x`, not below ``start``.
     lead : float
-        :math:`\zeta` at the start: half the difference of the two score gaps.
+        :math:`\tilde x` at the start: half the difference of the two score gaps.
     n_important, n_irrelevant, length, magnitude, start
         As in `log_amplification`.
 
     Returns
     -------
     float or numpy.ndarray
-        :math:`\zeta`, in the shape of ``mean_gap``, to about eight digits.
+        :math:`\tilde x`, in the shape of ``mean_gap``, to about eight digits.
 
     Raises
     ------
@@ -219,15 +219,15 @@ def class_lead(mean_gap, lead, n_important, n_irrelevant, length, magnitude, sta
 def lowest_class_gap(lead, n_important, n_irrelevant, length, magnitude, start=0.0):
     r"""How far the score gap of the class behind sinks before it comes back.
 
-    .. math:: \min_{\bar x\ge\bar x_0}\;\bar x-|\zeta(\bar x)|
+    .. math:: \min_{\bar x\ge\bar x_0}\;\bar x-|\tilde x(\bar x)|
 
-    with :math:`\zeta` as in `class_lead`. It is reached at :math:`\bar x\le\log(T-1)`, beyond which no lead
+    with :math:`\tilde x` as in `class_lead`. It is reached at :math:`\bar x\le\log(T-1)`, beyond which no lead
     grows, or at the start.
 
     Parameters
     ----------
     lead : float or array_like
-        :math:`\zeta` at the start, of either sign.
+        :math:`\tilde x` at the start, of either sign.
     n_important, n_irrelevant, length, magnitude, start
         As in `log_amplification`.
 
@@ -325,7 +325,7 @@ def lost_class_probability(magnitude, dim, n_important, n_irrelevant, length):
 
     .. math::
 
-        \zeta_0\sim N\Big(0,\tfrac1d\big[\tfrac1K+B^2(1+\tfrac4K+\tfrac4M)\big]\Big),\qquad
+        \tilde x_0\sim N\Big(0,\tfrac1d\big[\tfrac1K+B^2(1+\tfrac4K+\tfrac4M)\big]\Big),\qquad
         \tfrac12Bq\Big(\tfrac1K+\tfrac1{2M}+\tfrac{B^2}2\Big)<\frac1{4M\sqrt d}
 
     Not a theorem. It knows nothing of whether a trap is there (Theorem "reachable"), and its constants are
