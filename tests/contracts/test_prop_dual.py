@@ -21,8 +21,8 @@ SETTING = (
     "affinely dependent rows too."
 )
 HYPOTHESES = {
-    "zero-outside": "$0$ is not in the convex hull of the pairs, so $z^*\\ne0$",
-    "independent": "for unique multipliers: the tight pairs are linearly independent",
+    "zero-outside": "$0$ is not in the convex hull of the pairs, so $z^*\\ne0$.",
+    "independent": "For unique multipliers: the tight pairs are linearly independent.",
 }
 # Clarabel stops at relative and absolute residuals of 1e-8. A violation of that size in the constraints moves
 # the product of the two lengths by as much times the sum of the multipliers over |p|^2, which is 1.
