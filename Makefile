@@ -31,7 +31,7 @@ book: .venv/installed
 	@$(BIN)/python -c 'import pathlib; print(pathlib.Path("$(SITE)/index.html").resolve().as_uri())'
 
 test: book
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --reuse-contracts
 
 serve: book
 	$(BIN)/python -m http.server 8000 --bind 127.0.0.1 --directory $(SITE)

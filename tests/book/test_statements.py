@@ -1,14 +1,15 @@
-"""Statements of the book: each has a contract test and uses registered symbols only."""
+"""Statements of the book: each has a contract test, in full, and uses registered symbols only."""
 
+import ast
 import re
-from pathlib import Path
 
-import nbformat
 import pytest
 import symbol_registry
-from browsing import ROOT, pages
+from browsing import ROOT
+from verified_statements import CLAIMS, statements
 
-CLAIMS = {"theorem", "proposition", "corollary", "lemma"}
+CONTRACTS = sorted((ROOT / "tests" / "contracts").glob("test_*.py"))
+ORIGINS = {"paper's claim, our derivation", "beyond the paper", "tool"}
 # TeX that stands for no symbol of ours: functions, relations, operators, brackets, layout.
 PLAIN_TEX = r"""
 \frac \tfrac \dfrac \sqrt \sum \prod \int \max \min \sup \inf \arg \log \exp \lim \liminf \limsup \cos
@@ -22,29 +23,6 @@ PLAIN_TEX = r"""
 \dots \ldots \cdots \prime \limits \nolimits \displaystyle \textstyle \underbrace \overbrace
 """
 ACCENTS = r"\\(?:hat|widehat|bar|overline|dot|ddot|tilde|mathcal|mathbf|mathbb|boldsymbol)(?![A-Za-z])"
-
-
-def texts():
-    """The Markdown of every page, chapters and others."""
-    for address in pages():
-        path = ROOT / f"{address}.ipynb"
-        if path.is_file():
-            cells = nbformat.read(path, as_version=4).cells
-            yield address, "\n\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
-        else:
-            (path,) = (p for p in (ROOT / f"{address}.md", ROOT / f"{address}.rst") if p.is_file())
-            yield address, path.read_text(encoding="utf-8")
-
-
-def statements():
-    """(page, kind, label, text) of each statement."""
-    fence = re.compile(
-        r"^(:{3,}|`{3,})\{prf:(\w+)\}[^\n]*\n((?::[a-z]+:[^\n]*\n)*)(.*?)^\1[ ]*$", re.M | re.S
-    )
-    for address, text in texts():
-        for _, kind, options, body in fence.findall(text):
-            label = re.search(r"^:label: (\S+)", options, re.M)
-            yield address, kind, label and label[1], body
 
 
 def symbols(tex):
@@ -79,10 +57,11 @@ def test_symbols_of_a_formula():
 
 def test_statements_use_registered_symbols():
     known, unknown = registered(), []
-    for address, kind, label, text in statements():
-        if kind in CLAIMS | {"definition"}:
-            used = set().union(*map(symbols, formulas(text)))
-            unknown += [f"{address}, {label}: {symbol}" for symbol in sorted(used - known)]
+    for statement in statements(ROOT):
+        if statement.kind in CLAIMS | {"definition"}:
+            used = set().union(*map(symbols, formulas(statement.text)))
+            where = f"{statement.page}, {statement.label}"
+            unknown += [f"{where}: {symbol}" for symbol in sorted(used - known)]
     assert unknown == [], "register them in book/notation.yml"
 
 
@@ -95,21 +74,58 @@ def test_no_symbol_is_registered_twice():
     assert sorted(terms) == sorted(set(terms))
 
 
-def test_claims_have_labels():
-    claims = [(address, kind, label) for address, kind, label, _ in statements() if kind in CLAIMS]
+def test_claims_have_labels_and_titles():
+    claims = [statement for statement in statements(ROOT) if statement.kind in CLAIMS]
     assert claims
-    assert [claim for claim in claims if not claim[2]] == []
-    labels = [label for _, _, label in claims]
+    assert [claim.page for claim in claims if not claim.label or not claim.title] == []
+    labels = [claim.label for claim in claims]
     assert sorted(labels) == sorted(set(labels))
 
 
 def test_each_claim_has_its_contract_and_each_contract_its_claim():
-    expected = {f"test_{label.replace('-', '_')}.py" for _, kind, label, _ in statements() if kind in CLAIMS}
-    files = {path.name for path in Path(ROOT / "tests" / "contracts").glob("test_*.py")}
-    assert files == expected
+    claims = {statement.label for statement in statements(ROOT) if statement.kind in CLAIMS}
+    assert {path.name for path in CONTRACTS} == {f"test_{label.replace('-', '_')}.py" for label in claims}
 
 
 @pytest.mark.parametrize("kind", ["theorem", "corollary"])
 def test_statements_are_found_at_all(kind):
     """A change of fences must not empty the tests above."""
-    assert any(k == kind for _, k, _, _ in statements())
+    assert any(statement.kind == kind for statement in statements(ROOT))
+
+
+def constants(tree):
+    """Names and values that a module spells out."""
+    return {
+        target.id: ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name) and target.id in ("ORIGIN", "SETTING", "HYPOTHESES")
+    }
+
+
+def dropped(function):
+    """The hypotheses that a test is marked to do without."""
+    calls = [mark for mark in function.decorator_list if isinstance(mark, ast.Call)]
+    return {
+        argument.value
+        for call in calls
+        if ast.unparse(call.func) == "pytest.mark.drops"
+        for argument in call.args
+    }
+
+
+@pytest.mark.parametrize("path", CONTRACTS, ids=lambda path: path.stem)
+def test_each_contract_is_complete(path):
+    """Where the statement comes from, what it allows, and a counterexample for each of its hypotheses."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    said = constants(tree)
+    assert said["ORIGIN"] in ORIGINS
+    assert said["SETTING"].strip()
+    assert all(words.strip().endswith(".") for words in said["HYPOTHESES"].values())
+    tests = [
+        node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    ]
+    assert set().union(*map(dropped, tests)) == set(said["HYPOTHESES"])
+    recording = [t for t in tests if "evidence" in [argument.arg for argument in t.args.args]]
+    assert recording, "no test of the conclusion leaves evidence"

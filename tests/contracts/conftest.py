@@ -22,9 +22,6 @@ from typing import NamedTuple
 import contract_outcome
 import numpy as np
 import pytest
-from scipy.integrate import solve_ivp
-
-import tokensel as ts
 
 STATEMENTS = pytest.StashKey[dict]()
 CONTRACTS = Path(__file__).parent
@@ -52,16 +49,23 @@ class Evidence:
         """Instances of a yes-or-no conclusion, which the test has asserted itself."""
         self.exact += int(instances)
 
-    def figures(self):
+    def found(self):
         found = {"holds": {"instances": self.exact}} if self.exact else {}
         for kind, numbers in (("bounds", self.ratios), ("limits", self.errors)):
             if numbers:
-                found[kind] = {
-                    "instances": len(numbers),
-                    "largest": max(numbers),
-                    "median": statistics.median(numbers),
-                }
+                largest, median = max(numbers), statistics.median(numbers)
+                found[kind] = {"instances": len(numbers), "largest": largest, "median": median}
         return found
+
+
+def together(several):
+    """What several tests found, as if they were one."""
+    whole = Evidence()
+    for one in several:
+        whole.ratios += one.ratios
+        whole.errors += one.errors
+        whole.exact += one.exact
+    return whole
 
 
 class Tested:
@@ -77,7 +81,7 @@ class Tested:
             self.counts[report.outcome] += 1
 
     def record(self):
-        return {"drops": self.drops, "seconds": self.seconds} | self.counts | self.evidence.figures()
+        return {"drops": self.drops, "seconds": self.seconds, "found": self.evidence.found()} | self.counts
 
 
 def tested(item):
@@ -138,10 +142,13 @@ def pytest_runtest_makereport(item, call):
 def pytest_sessionfinish(session):
     path = session.config.getoption("evidence", None)
     if path:
-        statements = {
-            label: statement | {"tests": {name: test.record() for name, test in statement["tests"].items()}}
-            for label, statement in session.config.stash[STATEMENTS].items()
-        }
+        statements = {}
+        for label, statement in session.config.stash[STATEMENTS].items():
+            tests = statement["tests"]
+            statements[label] = statement | {
+                "found": together(test.evidence for test in tests.values()).found(),
+                "tests": {name: test.record() for name, test in tests.items()},
+            }
         Path(path).write_text(json.dumps(statements, indent=1), encoding="utf-8")
 
 
@@ -156,7 +163,7 @@ def evidence(request):
 class Saddle(NamedTuple):
     """One positive sequence, and a curve of p that the flow follows although p-hat points elsewhere."""
 
-    corpus: ts.Corpus
+    corpus: object
     embeddings: np.ndarray
     output: np.ndarray
     direction: np.ndarray  # tight on both pairs, with one multiplier positive and one negative
@@ -167,6 +174,10 @@ class Saddle(NamedTuple):
 @pytest.fixture(scope="session")
 def saddle():
     """The saddle of the chapter on gradient flow, followed backwards: what repels forwards then attracts."""
+    from scipy.integrate import solve_ivp
+
+    import tokensel as ts
+
     embeddings = np.array([[0, 0, 1.0], [-1, 0, 1], [-1.5, -2, 1]])
     output = np.array([1.0, -1.0, 0.0])
     b = embeddings @ output

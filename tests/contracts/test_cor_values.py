@@ -140,7 +140,7 @@ def test_a_frequent_balanced_token_is_never_ordered_however_long_the_step():
 
 
 @pytest.mark.drops("long-step")
-def test_a_step_too_short_leaves_the_start_on_top():
+def test_after_too_short_a_step_the_start_still_has_the_last_word():
     # eta |alpha| sqrt(d)/2 = 0.06: the start has the last word on the sign of either token.
     (_, rare), long_step, telling = _share_of_right_signs(_twins(), 5.0)
     assert not long_step[1]

@@ -138,7 +138,7 @@ def test_the_closed_form_is_the_mean_square_of_the_first_order(evidence):
 
 
 @pytest.mark.drops("normal")
-def test_without_gaussian_entries_of_variance_one_over_d_the_height_is_another():
+def test_entries_twice_as_large_make_more_noise():
     corpus, dim, rng = ts.samplers.one_important_token(seed=0), 256, np.random.default_rng(0)
     squares = 0.0
     for _ in range(50):  # entries twice as large: the same slope in d, twice the height

@@ -154,7 +154,7 @@ def test_epsilon_exceeds_its_bound_no_more_often_than_promised(n_tokens, dim, de
 
 
 @pytest.mark.drops("independent")
-def test_epsilon_needs_an_output_vector_that_has_not_seen_the_embeddings():
+def test_an_output_vector_that_has_seen_the_embeddings_makes_epsilon_large():
     rng = np.random.default_rng(0)
     embeddings = rng.standard_normal((20, 4096))
     epsilon, cls_norm = _largest(rng, 20, 4096, embeddings, embeddings[0] / np.linalg.norm(embeddings[0]))
@@ -162,7 +162,7 @@ def test_epsilon_needs_an_output_vector_that_has_not_seen_the_embeddings():
 
 
 @pytest.mark.drops("normal")
-def test_epsilon_needs_light_tails():
+def test_entries_with_heavy_tails_exceed_the_promised_epsilon_too_often():
     # Variance one, but one entry in a hundred is 10: with v a unit vector a value is a single entry.
     rng, exceeded = np.random.default_rng(0), 0
     for _ in range(50):
@@ -192,7 +192,7 @@ def test_without_the_norm_of_v_the_bound_fails():
 
 
 @pytest.mark.drops("values")
-def test_epsilon_must_cover_the_values():
+def test_values_outside_the_interval_break_the_bound():
     corpus = _random_corpus(np.random.default_rng(2), 10, 30, 0.5)
     start = _gaussian(2, 10)
     model = ts.AttentionClassifier(start.embeddings, torch.zeros_like(start.cls), start.output)
@@ -202,7 +202,7 @@ def test_epsilon_must_cover_the_values():
 
 
 @pytest.mark.drops("scores")
-def test_epsilon_must_cover_the_scores():
+def test_scores_outside_the_interval_break_the_bound():
     corpus = _random_corpus(np.random.default_rng(3), 10, 30, 0.5)
     start = _gaussian(3, 10)
     embeddings, output = _numpy(start.embeddings).copy(), np.eye(1, 256)[0]
@@ -237,7 +237,7 @@ def test_alpha_counts_repeats():
 
 
 @pytest.mark.drops("first")
-def test_it_is_about_the_first_step_only():
+def test_two_steps_together_break_the_bound():
     corpus = ts.samplers.one_important_token(seed=0)
     start = _gaussian(dim=16384)
     second = ts.one_step(ts.one_step(start, corpus, 100.0), corpus, 100.0)
