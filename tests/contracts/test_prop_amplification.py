@@ -14,6 +14,7 @@ from scipy.optimize import brentq, minimize_scalar
 
 import tokensel as ts
 
+ORIGIN = "beyond the paper"
 SETTING = (
     r"$E_s=e_s+b_sv$ with orthonormal $e_s\perp v$, $\lVert v\rVert=1$; each sequence of length $T$ holds "
     r"one important token, once; values $\pm B$ on important tokens, by class, and $b=0$ on irrelevant ones"

@@ -8,6 +8,7 @@ import pytest
 
 import tokensel as ts
 
+ORIGIN = "beyond the paper"
 SETTING = (
     r"The hypotheses of Theorem `thm-rates`; no token that stands beside a selected one has its value. Any "
     r"further pairs are slack, with coefficients of any sign."

@@ -11,6 +11,7 @@ import torch
 
 import tokensel as ts
 
+ORIGIN = "tool"
 SETTING = (
     "Any corpus, any real $E$, $p$ and $v$ of any size, any dimension. $L$ is the mean of the logistic loss "
     "over sequences."

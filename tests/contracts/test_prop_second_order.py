@@ -12,6 +12,7 @@ import scipy.optimize
 
 import tokensel as ts
 
+ORIGIN = "beyond the paper"
 SETTING = (
     r"The hypotheses of Theorem `thm-rates`: attention selects $\sigma$, the direction of $p$ tends to that "
     r"of $\hat p$, and $\Gamma_j>0$ on the tight pairs. Any corpus, $E$, $v$ and $p(0)$."

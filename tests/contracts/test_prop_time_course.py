@@ -11,6 +11,7 @@ from scipy.integrate import solve_ivp
 
 import tokensel as ts
 
+ORIGIN = "beyond the paper"
 SETTING = (
     r"Each sequence has length $T$ and holds one important token, once, with $y_ib_k>0$, beside $T-1$ "
     r"irrelevant ones, repeated or not; one class or two, $K$ important and $M$ irrelevant tokens."

@@ -15,6 +15,7 @@ import pytest
 import tokensel as ts
 from tokensel import theory
 
+ORIGIN = "beyond the paper"
 SETTING = (
     "Any corpus with its counts given; only the labels are random. In parts 1 to 3 they are coin flips, in "
     "part 4 the given labels in random order."

@@ -12,6 +12,7 @@ import pytest
 
 import tokensel as ts
 
+ORIGIN = "tool"
 SETTING = (
     "Any corpus: lengths $T_i$ may differ, tokens may repeat, the classes need not balance and one may be "
     "empty."

@@ -12,6 +12,7 @@ from scipy.optimize import nnls
 
 import tokensel as ts
 
+ORIGIN = "beyond the paper"
 SETTING = (
     r"Any corpus (shared and repeated tokens, unequal lengths, any balance of the classes), any $E$, $v$ and "
     r"$p(0)$; a selection $\sigma$ with $J\ne\emptyset$ for which (MM) is feasible; $\dot p=-\nabla_pL$."
