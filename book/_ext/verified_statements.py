@@ -86,10 +86,15 @@ def number(value):
     return rf"{mantissa}\cdot10^{{{int(exponent)}}}"
 
 
-def sentence(name):
-    """The name of a test, which is a sentence."""
-    words = name.removeprefix("test_").replace("_", " ")
-    return words[0].upper() + words[1:]
+def sentence(words):
+    """Words as a sentence of the page, on one line."""
+    line = " ".join(words.split()).rstrip(".")
+    return f"{line[0].upper()}{line[1:]}."
+
+
+def words_of(name):
+    """The name of a test, which says what it finds."""
+    return name.removeprefix("test_").replace("_", " ")
 
 
 def plural(count, word):
@@ -112,10 +117,10 @@ def figures(found):
 def hypotheses(contract):
     """Each hypothesis in words, and below it the tests that show what goes wrong without it."""
     for name, words in contract["hypotheses"].items():
-        yield f"- {' '.join(words.split())}"
+        yield f"- {sentence(words)}"
         for test, of in contract["tests"].items():
             if name in of["drops"]:
-                yield f"  - [Without it]{{.without}}: {sentence(test)[0].lower()}{sentence(test)[1:]}."
+                yield f"  - [Without it]{{.without}}: {words_of(test)}."
 
 
 def conclusions(contract):
@@ -123,7 +128,7 @@ def conclusions(contract):
     for name, of in contract["tests"].items():
         if not of["drops"]:
             found = "; ".join(figures(of["found"]))
-            yield f"- {sentence(name)}{': ' + found if found else ''}."
+            yield f"- {sentence(words_of(name) + (': ' + found if found else ''))}"
 
 
 def card(statement, contract):
@@ -140,7 +145,7 @@ def card(statement, contract):
         *(f"- {line}" for line in figures(contract["found"])),
         "",
         f"::::{{dropdown}} {needed}; {plural(passed, 'test')}",
-        f"**Setting:** {' '.join(contract['setting'].split())}",
+        f"**Setting:** {sentence(contract['setting'])}",
         "",
         *(["**Hypotheses,** and what goes wrong without each:", ""] if count else []),
         *hypotheses(contract),

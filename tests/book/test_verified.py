@@ -243,8 +243,9 @@ def test_numbers_of_the_page(value, tex):
     assert number(value) == tex
 
 
-def test_names_of_tests_read_as_sentences():
-    assert sentence("test_the_bound_holds") == "The bound holds"
+def test_words_become_sentences():
+    assert sentence("all lengths\n are equal") == "All lengths are equal."
+    assert sentence("$x\\le1$.") == "$x\\le1$."
 
 
 def test_page_shows_every_claim_with_its_hypotheses_and_instances(soups):
