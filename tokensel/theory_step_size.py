@@ -221,8 +221,8 @@ def lowest_class_gap(lead, n_important, n_irrelevant, length, magnitude, start=0
 
     .. math:: \min_{\bar x\ge\bar x_0}\;\bar x-|\tilde x(\bar x)|
 
-    with :math:`\tilde x` as in `class_lead`. It is reached at :math:`\bar x\le\log(T-1)`, beyond which no lead
-    grows, or at the start.
+    with :math:`\tilde x` as in `class_lead`. It is reached at the start, or at :math:`\bar x\le\log(T-1)`,
+    beyond which no lead grows.
 
     Parameters
     ----------
