@@ -193,24 +193,24 @@ class TestWithout:
         start = np.zeros(7) if start is None else start
         return spread(corpus or self.corpus, embeddings, output, start, 3, 0.05, self.time)
 
-    def test_with_all_of_them(self):
+    def test_with_all_hypotheses_the_course_is_met(self):
         assert self.miss() < 1e-7
 
     @pytest.mark.drops("balance")
-    def test_unbalanced(self):
+    def test_an_unbalanced_corpus_takes_another_course(self):
         rows = np.r_[np.arange(len(self.corpus)), 0, 0, 0]
         assert self.miss(corpus=self.corpus[rows]) > 0.01
 
     @pytest.mark.drops("magnitudes")
-    def test_unequal_values(self):
+    def test_unequal_values_take_another_course(self):
         assert self.miss(output=self.values * [1.5, 1, 1, 1, 1, 1, 1]) > 0.01
 
     @pytest.mark.drops("start")
-    def test_started_elsewhere(self):
+    def test_another_start_takes_another_course(self):
         assert self.miss(start=np.eye(7)[0]) > 0.01
 
     @pytest.mark.drops("orthonormal")
-    def test_correlated_embeddings(self):
+    def test_correlated_embeddings_take_another_course(self):
         embeddings = np.eye(7)
         embeddings[0, 1] = 0.3
         assert self.miss(embeddings=embeddings, output=np.linalg.solve(embeddings, self.values)) > 0.01
