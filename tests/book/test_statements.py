@@ -123,9 +123,8 @@ def test_each_contract_is_complete(path):
     assert said["ORIGIN"] in ORIGINS
     assert said["SETTING"].strip()
     assert all(words.strip() for words in said["HYPOTHESES"].values())
-    tests = [
-        node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
-    ]
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    tests = [function for function in functions if function.name.startswith("test_")]
     assert set().union(*map(dropped, tests)) == set(said["HYPOTHESES"])
     recording = [t for t in tests if "evidence" in [argument.arg for argument in t.args.args]]
     assert recording, "no test of the conclusion leaves evidence"
