@@ -12,15 +12,14 @@ from scipy.optimize import nnls
 import tokensel as ts
 from tokensel import samplers, theory
 
-SETTING = (
-    "Orthonormal rows of $E$; $K$ important tokens and $M$ others; sequences of one important token and at "
-    "least one other, of one class or both. For the path: other values $0$, and $y_ib_{k(i)}>0$."
-)
+ORIGIN = "beyond the paper"
+SETTING = r"""Orthonormal rows of $E$; $K$ important tokens and $M$ others; sequences of one important token and
+at least one other, of one class or both. For the path: other values $0$, and $y_ib_{k(i)}>0$."""
 HYPOTHESES = {
-    "meeting": "each group $\\mathcal G$ of important tokens meets at least $|\\mathcal G|M/K$ others",
-    "balance": "for the exact path: equal lengths; important tokens once, all equally often; others too",
-    "magnitudes": "for the exact path: $|b_k|=B$ for all important tokens",
-    "start": "for the exact path: $p(0)$ is $0$ or a positive multiple of $\\hat p$",
+    "meeting": r"Each group $\mathcal G$ of important tokens meets at least $|\mathcal G|M/K$ of the others.",
+    "balance": r"For the path: equal lengths; important tokens once, equally often; so the others.",
+    "magnitudes": r"For the path: $|b_k|=B$ for all important tokens.",
+    "start": r"For the path: $p(0)$ is $0$, or a positive multiple of $\hat p$.",
 }
 
 

@@ -12,14 +12,13 @@ from scipy.special import expit
 
 import tokensel as ts
 
-SETTING = (
-    "Any $E$ and $v$; sequences of any lengths and counts, of one class or both, some of them of one kind of "
-    "token only; the important tokens may be others in each sequence, and several in one."
-)
+ORIGIN = "paper's claim, our derivation"
+SETTING = r"""Any $E$ and $v$; sequences of any lengths and counts, of one class or both, some with tokens of one
+kind only; several tokens of a sequence may be important, and others in the next one."""
 HYPOTHESES = {
-    "better": "each important token of a sequence suits the label better than each other: $y_ib_k>y_ib_s$",
-    "guide": "a guide $u$ exists (one does for a global important set and affinely independent rows of $E$)",
-    "mixed": "some sequence holds an important and another token",
+    "better": r"Every important token of a sequence suits the label better than every other: $y_ib_k>y_ib_s$.",
+    "guide": r"A guide $u$ exists.",
+    "mixed": r"Some sequence holds both an important and another token.",
 }
 
 

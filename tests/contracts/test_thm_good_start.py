@@ -13,15 +13,14 @@ from scipy.special import expit
 import tokensel as ts
 from tokensel import theory
 
-SETTING = (
-    "Any $E$ and $v$; sequences of any lengths and counts, of one class or both. In each sequence some "
-    "tokens are important: each suits the label better than each other token, $y_ib_k>y_ib_s$. Some sequence "
-    "holds both kinds. The values of the other tokens are arbitrary below that."
-)
+ORIGIN = "paper's claim, our derivation"
+SETTING = r"""Any $E$ and $v$; sequences of any lengths and counts, of one class or both. In each sequence some
+tokens are important: each suits the label better than each other token. Some sequence holds both
+kinds."""
 HYPOTHESES = {
-    "guide": "a guide $u$ exists",
-    "threshold": r"$D(0)\le\frac1n\min_i[\ell(m_i)-\ell(\bar m_i)]$",
-    "one": "for the rate, the direction and the limit of the loss: one important token in each sequence",
+    "guide": r"A guide $u$ exists.",
+    "threshold": r"The loss gap at the start is at most $\frac1n\min_i[\ell(m_i)-\ell(\bar m_i)]$.",
+    "one": r"For the rate and the direction: one important token in each sequence.",
 }
 FAR = 3000.0  # log time
 

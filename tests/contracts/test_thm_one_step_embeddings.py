@@ -10,15 +10,14 @@ from scipy.optimize import nnls
 import tokensel as ts
 from tokensel import samplers, theory
 
-SETTING = (
-    "Each sequence holds one important token (any number of times), with $y_ib_{k(i)}>0$, and at least one "
-    "irrelevant; any lengths, counts, start, size of the values, and balance of the classes."
-)
+ORIGIN = "beyond the paper"
+SETTING = r"""Each sequence holds one important token, any number of times, with $y_ib_{k(i)}>0$, and at least one
+irrelevant token; any lengths, counts, start, size of the values, and balance of the classes."""
 HYPOTHESES = {
-    "embeddings": "$E_s=\\bar E_s+b_sv$ with $\\bar E_s$ orthonormal and orthogonal to $v$",
-    "zero": "the irrelevant tokens have value $0$",
-    "magnitudes": "no important token of the other class has a smaller $|b|$ than that of the sequence",
-    "meeting": "for the closed form: every important token meets every irrelevant one, and $|b_k|=B$",
+    "embeddings": r"The embeddings are $E_s=\bar E_s+b_sv$ with $\bar E_s$ orthonormal and orthogonal to $v$.",
+    "zero": r"The irrelevant tokens have value $0$.",
+    "magnitudes": r"No important token of the other class has a smaller $|b_k|$ than $k(i)$.",
+    "meeting": r"For the closed form: every important token meets every irrelevant one, and $|b_k|=B$.",
 }
 SOLVED = 1e-9  # least squares with singular values from 1 to about 20 |z|: ten digits
 
