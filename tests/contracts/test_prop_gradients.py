@@ -12,13 +12,14 @@ import torch
 import tokensel as ts
 
 ORIGIN = "tool"
+ORIGIN = "tool"
 SETTING = (
     "Any corpus, any real $E$, $p$ and $v$ of any size, any dimension. $L$ is the mean of the logistic loss "
     "over sequences."
 )
 HYPOTHESES = {
-    "own-tokens": "the attention of a sequence is a softmax over its own tokens, all of them and no others",
-    "untied": "$E$, $p$ and $v$ are separate parameters: none is made from another",
+    "own-tokens": "The attention of a sequence is a softmax over its own tokens, all of them and no others.",
+    "untied": "$E$, $p$ and $v$ are separate parameters: none is made from another.",
 }
 SEEDS = range(60)
 # Sums of at most 30 x 12 products of float64 numbers, through one softmax each: 1e-12 is a few thousand
@@ -91,7 +92,7 @@ def test_formulas_against_autograd_of_a_lookup(seed, evidence):
     ]:
         assert relative(computed, expected, terms) <= TOLERANCE
         evidence.limit(relative(computed, expected, terms), 0)
-    # E = I reads the derivatives by scores and by values off the embedding's gradient, one direction each.
+    # In the plane, p and v are the two axes: the embedding's gradient has one column for each.
     plane = np.stack([E @ p, E @ v], axis=1)
     (of_plane, _, _), _, _ = lookup(sequences, labels, plane, np.array([1.0, 0.0]), np.array([0.0, 1.0]))
     assert relative(by_score, of_plane[:, 0], pull * spread) <= TOLERANCE

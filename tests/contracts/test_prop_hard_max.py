@@ -28,7 +28,9 @@ def instance(seed):
     n, dim = rng.integers(2, 8), rng.integers(1, 6)
     embeddings, direction = rng.normal(size=(n, dim)), rng.normal(size=dim)
     direction /= np.linalg.norm(direction)
-    return rng.integers(1, 5, size=n), embeddings @ direction, rng.normal(size=n)
+    scores = embeddings @ direction
+    assert np.diff(np.sort(scores))[-1] > 0  # the hypothesis "unique"
+    return rng.integers(1, 5, size=n), scores, rng.normal(size=n)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -20,7 +20,7 @@ ROUNDING = 1e-13
 
 def instance(seed):
     rng = np.random.default_rng(seed)
-    n, n_tokens, dim = int(rng.integers(1, 20)), int(rng.integers(2, 12)), int(rng.integers(4, 15))
+    n, n_tokens, dim = int(rng.integers(1, 20)), int(rng.integers(2, 12)), int(rng.integers(5, 15))
     counts = np.zeros((n, n_tokens))
     for row in counts:
         np.add.at(row, rng.integers(0, n_tokens, rng.integers(1, 9)), 1)
@@ -93,6 +93,7 @@ def test_later_steps_add_the_cls_embeddings_so_far(seed, evidence):
         (dE, dp, *_), _ = gradients(counts, labels, E, p, v)
         E, p = E - 0.5 * dE, p - 0.5 * dp
     basis = np.linalg.svd(np.array(directions), full_matrices=False)[2]
+    assert len(basis) < E.shape[1]  # else every row would lie in the span
     outside = (E - E0) - (E - E0) @ basis.T @ basis
     assert np.abs(outside).max() <= 10 * ROUNDING
     evidence.holds()

@@ -13,13 +13,14 @@ import pytest
 import tokensel as ts
 
 ORIGIN = "tool"
+ORIGIN = "tool"
 SETTING = (
     "Any corpus: lengths $T_i$ may differ, tokens may repeat, the classes need not balance and one may be "
     "empty."
 )
 HYPOTHESES = {
-    "occurs": "the token stands in some sequence, $n_s\\ge1$",
-    "steady": "for the sign: $\\chi_s\\sqrt{1-\\Delta_s^2}<|\\Delta_s|$, the frequency varies little enough",
+    "occurs": "The token stands in some sequence, $n_s\\ge1$ (all but the sums over the vocabulary).",
+    "steady": "For the sign: the frequency varies little enough, $\\chi_s\\sqrt{1-\\Delta_s^2}<|\\Delta_s|$.",
 }
 SEEDS = range(60)
 # alpha, nu and Delta are sums of a few dozen float64 numbers of at most 1, compared with fractions.

@@ -10,13 +10,14 @@ import torch
 
 import tokensel as ts
 
-ORIGIN = "paper's claim, our derivation"
+ORIGIN = "beyond the paper"
 SETTING = r"""Any corpus: unequal lengths, shared and repeated tokens, one class or two. Any $E$ and $v$. That
 pushes sum to zero, and what moves $p$ along $v$, holds at any $p$."""
 HYPOTHESES = {
     "start": "For the formulas: $p=0$.",
     "alpha": r"For the second formula, and for a flip of all labels to change nothing: $b=c\,\alpha$, $c>0$.",
     "one-important": "For the last part: each sequence holds exactly one important token, and it once.",
+    "complete": "For the last part: important tokens are completely positive or completely negative.",
     "others-balanced": r"For the last part: the other tokens have $\alpha_s=0$.",
     "equal-lengths": "For the last part: all sequences have length $T$.",
     "company": "For important tokens to rise: $T>1$.",
@@ -177,8 +178,8 @@ def test_the_push_of_p_along_v_is_the_weighted_variance(seed, evidence):
 
 @pytest.mark.drops("one-important")
 def test_a_completely_positive_token_beside_another_may_lose():
-    """Token 0 stands in one positive sequence, beside token 1, which says more than token 0 does."""
-    counts, labels = np.array([[1, 1, 0], [0, 1, 0], [0, 1, 0], [0, 0, 1]]), np.array([1, 1, 1, -1])
+    """Sequences of two places; token 0 stands beside token 1, which says more than token 0 does."""
+    counts, labels = np.array([[1, 1, 0], [0, 2, 0], [0, 2, 0], [0, 0, 2]]), np.array([1, 1, 1, -1])
     _, alpha, _ = statistics(counts, labels)
     c = 1e-3
     beta = first_push(counts, labels, c * alpha)
@@ -225,6 +226,19 @@ def test_a_frequent_token_that_leans_to_one_class_rises_although_it_is_not_impor
     # By hand: alpha_0 = 0.3, the others' 0.05; c/2 [0.09 - (0.3 * 0.6 + 0.05) / 4] = 0.01625 c.
     assert beta[0] == pytest.approx(0.01625 * c, abs=nu[0] * c**2 * np.max(alpha**2) / 2)
     assert beta[0] > 0
+
+
+@pytest.mark.drops("complete")
+def test_beside_an_important_token_of_both_classes_another_need_not_sink():
+    """Token 0 is the important one of three sequences, two positive, one negative; token 1 of the last."""
+    counts = np.array([[1, 0, 1, 0], [1, 0, 0, 1], [1, 0, 1, 0], [0, 1, 0, 1]])
+    labels = np.array([1, 1, -1, -1])
+    _, alpha, nu = statistics(counts, labels)
+    np.testing.assert_allclose(alpha, [1 / 8, -1 / 8, 0, 0], atol=1e-15)
+    c = 1e-3
+    beta, slack = first_push(counts, labels, c * alpha), nu * c**2 * np.max(alpha**2) / 2
+    # Stated: -c/4 * 1/4 * (1/2 + 1/2) * 1/8. But its two sequences pull against each other.
+    assert abs(beta[2]) <= slack[2] < c / 128 / 100
 
 
 @pytest.mark.drops("equal-lengths")
