@@ -13,8 +13,9 @@ import tokensel as ts
 from tokensel import samplers, theory
 
 ORIGIN = "beyond the paper"
-SETTING = r"""Orthonormal rows of $E$; $K$ important tokens and $M$ others; sequences of one important token and
-at least one other, of one class or both. For the path: other values $0$, and $y_ib_{k(i)}>0$."""
+SETTING = r"""Orthonormal rows of $E$; $K$ important tokens and $M$ others; sequences of one important
+token and at least one other, of one class or both. For the path: other values $0$, and
+$y_ib_{k(i)}>0$."""
 HYPOTHESES = {
     "meeting": r"Each group $\mathcal G$ of important tokens meets at least $|\mathcal G|M/K$ of the others.",
     "balance": r"For the path: equal lengths; important tokens once, equally often; so the others.",

@@ -13,10 +13,10 @@ from scipy.special import expit
 import tokensel as ts
 
 ORIGIN = "paper's claim, our derivation"
-SETTING = r"""Any $E$ and $v$; sequences of any lengths and counts, of one class or both, some with tokens of one
-kind only; several tokens of a sequence may be important, and others in the next one."""
+SETTING = r"""Any $E$ and $v$; sequences of any lengths and counts, of one class or both, some with tokens
+of one kind only; several tokens of a sequence may be important, and others in the next one."""
 HYPOTHESES = {
-    "better": r"Every important token of a sequence suits the label better than every other: $y_ib_k>y_ib_s$.",
+    "better": r"Every important token suits the label better than every other: $y_ib_k>y_ib_s$.",
     "guide": r"A guide $u$ exists.",
     "mixed": r"Some sequence holds both an important and another token.",
 }

@@ -14,9 +14,9 @@ import tokensel as ts
 from tokensel import theory
 
 ORIGIN = "paper's claim, our derivation"
-SETTING = r"""Any $E$ and $v$; sequences of any lengths and counts, of one class or both. In each sequence some
-tokens are important: each suits the label better than each other token. Some sequence holds both
-kinds."""
+SETTING = r"""Any $E$ and $v$; sequences of any lengths and counts, of one class or both. In each sequence
+some tokens are important: each suits the label better than each other token. Some sequence
+holds both kinds."""
 HYPOTHESES = {
     "guide": r"A guide $u$ exists.",
     "threshold": r"The loss gap at the start is at most $\frac1n\min_i[\ell(m_i)-\ell(\bar m_i)]$.",

@@ -14,10 +14,10 @@ import tokensel as ts
 from tokensel import theory
 
 ORIGIN = "paper's claim, our derivation"
-SETTING = r"""Any lengths and counts, any balance of the classes, any co-occurrence, any start. In each sequence
-one token $k(i)$ is important, any number of times; which one may change from sequence to sequence.
-Some sequence holds another token. In particular: orthonormal $E$, one important set, irrelevant
-values $0$."""
+SETTING = r"""Any lengths and counts, any balance of the classes, any co-occurrence, any start. In each
+sequence one token $k(i)$ is important, any number of times; which one may change from
+sequence to sequence. Some sequence holds another token. In particular: orthonormal $E$, one
+important set, irrelevant values $0$."""
 HYPOTHESES = {
     "better": r"The important token suits the label better than the others: $m_i<\bar m_i$.",
     "equal": r"The other tokens of a sequence have one value among them.",

@@ -11,10 +11,11 @@ import tokensel as ts
 from tokensel import samplers, theory
 
 ORIGIN = "beyond the paper"
-SETTING = r"""Each sequence holds one important token, any number of times, with $y_ib_{k(i)}>0$, and at least one
-irrelevant token; any lengths, counts, start, size of the values, and balance of the classes."""
+SETTING = r"""Each sequence holds one important token, any number of times, with $y_ib_{k(i)}>0$, and at
+least one irrelevant token; any lengths, counts, start, size of the values, and balance of
+the classes."""
 HYPOTHESES = {
-    "embeddings": r"The embeddings are $E_s=\bar E_s+b_sv$ with $\bar E_s$ orthonormal and orthogonal to $v$.",
+    "embeddings": r"$E_s=\bar E_s+b_sv$ with $\bar E_s$ orthonormal and orthogonal to $v$.",
     "zero": r"The irrelevant tokens have value $0$.",
     "magnitudes": r"No important token of the other class has a smaller $|b_k|$ than $k(i)$.",
     "meeting": r"For the closed form: every important token meets every irrelevant one, and $|b_k|=B$.",
