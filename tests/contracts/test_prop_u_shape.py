@@ -86,6 +86,17 @@ def test_the_first_push_is_within_its_bound_at_every_scale(seed, evidence):
         assert (beta[~occurs] == 0).all()
 
 
+@pytest.mark.parametrize("size", [0.01, 0.1])
+def test_the_bound_is_nearly_attained(size, evidence):
+    """One token of value B in a sequence of 10^6 others, all of value -B."""
+    counts, labels, values = np.array([[1, 10**6]]), np.array([1]), np.array([size, -size])
+    _, nu, predicted = leading(counts, labels, values)
+    ratio = abs(first_push(counts, labels, values)[0] - predicted[0]) / (nu[0] * size**2 / 2)
+    # Missing: B^2/12, the cubic term of the sigmoid, and about 2/10^6, as the mean is not quite -B.
+    assert 1 - size**2 / 10 - 1e-5 < ratio
+    evidence.bound(ratio, 1.0)
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_values_proportional_to_alpha_give_the_second_formula(seed, evidence):
     """beta = c/2 [alpha^2 - mean of y phi_s (phi . alpha)], to first order in c, and the package agrees."""
