@@ -10,8 +10,8 @@ import tokensel as ts
 
 ORIGIN = "beyond the paper"
 SETTING = (
-    r"The hypotheses of Theorem `thm-rates`; no token that stands beside a selected one has its value. Any "
-    r"further pairs are slack, with coefficients of any sign."
+    r"The hypotheses of the theorem “Time times loss gap”; no token that stands beside a selected one has "
+    r"its value. Any further pairs are slack, with coefficients of any sign."
 )
 HYPOTHESES = {
     "one-needed": r"exactly two pairs are tight, $z_1$ and $z_2$, and $\hat p$ is a multiple of $z_1$",

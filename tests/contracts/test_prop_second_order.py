@@ -14,8 +14,8 @@ import tokensel as ts
 
 ORIGIN = "beyond the paper"
 SETTING = (
-    r"The hypotheses of Theorem `thm-rates`: attention selects $\sigma$, the direction of $p$ tends to that "
-    r"of $\hat p$, and $\Gamma_j>0$ on the tight pairs. Any corpus, $E$, $v$ and $p(0)$."
+    r"The hypotheses of the theorem “Time times loss gap”: attention selects $\sigma$, the direction of $p$ "
+    r"tends to that of $\hat p$, and $\Gamma_j>0$ on the tight pairs. Any corpus, $E$, $v$ and $p(0)$."
 )
 HYPOTHESES = {
     "multipliers": r"some multipliers of $\hat p$ are positive on every tight pair",
