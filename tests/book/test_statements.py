@@ -16,13 +16,14 @@ PLAIN_TEX = r"""
 \dim \Pr
 \le \leq \ge \geq \ne \neq \ll \gg \in \notin \subset \subseteq \cup \cap \setminus \emptyset \to
 \mapsto \infty
-\iff \Rightarrow \Longrightarrow \Leftrightarrow \implies \forall \exists \approx \sim \simeq \asymp \propto
+\leftrightarrow \iff \Rightarrow \Longrightarrow \Leftrightarrow \implies \forall \exists \approx \sim \simeq \asymp \propto
 \equiv \colon \mid \partial \nabla \cdot \times \odot \pm \mp \circ \top \perp \parallel \star \ast \square
 \vert \Vert \lvert \rvert \lVert \rVert \langle \rangle \lceil \rceil \lfloor \rfloor \{ \} \| \left \right
 \big \Big \bigg \Bigg \bigl \bigr \Bigl \Bigr \biggl \biggr \middle \quad \qquad \, \; \: \! \\ \%
 \dots \ldots \cdots \prime \limits \nolimits \displaystyle \textstyle \underbrace \overbrace
-"""
-ACCENTS = r"\\(?:hat|widehat|bar|overline|dot|ddot|tilde|mathcal|mathbf|mathbb|boldsymbol)(?![A-Za-z])"
+\dot
+"""  # a dot is the derivative by time of what it stands on: see \dot p in the registry
+ACCENTS = r"\\(?:hat|widehat|bar|overline|tilde|mathcal|mathbf|mathbb|boldsymbol)(?![A-Za-z])"
 
 
 def symbols(tex):
