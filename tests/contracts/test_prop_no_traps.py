@@ -83,12 +83,14 @@ def test_a_single_sequence_with_correlated_embeddings_can_trap():
     assert on_best(trap.corpus, values, embeddings @ path.cls[-1])[0] < 1e-6
 
 
-def test_a_vector_common_to_all_embeddings_changes_nothing():
+@pytest.mark.parametrize("seed", range(10, 16))
+def test_a_vector_common_to_all_embeddings_changes_nothing(seed):
     """The remark after the proof: the forces sum to zero, so it shifts all scores alike."""
-    corpus, embeddings, values, _, start = instance(3)
-    common = np.full(embeddings.shape[1], 0.7)
-    moved = embeddings + common
+    corpus, embeddings, values, _, start = instance(seed)
+    moved = embeddings + 0.7
+    # The rows stay independent: some output vector gives them the same values.
     output = np.linalg.lstsq(moved, values, rcond=None)[0]
+    np.testing.assert_allclose(moved @ output, values, atol=1e-9)
     model = ts.AttentionClassifier(moved, start, output)
     path = ts.gradient_flow(model, corpus, until_norm=None, until_log_time=600.0, tolerance=1e-6)
     assert (on_best(corpus, values, moved @ path.cls[-1]) > 1 - 1e-6).all()

@@ -109,8 +109,10 @@ def test_starts_far_along_the_ray_stay(kind, place, evidence):
     assert offset < 5 * np.linalg.norm(p_hat) * np.log(start)
     assert 1 - ts.cosine(path.cls[-1], p_hat) <= (offset / np.linalg.norm(p_hat) / start) ** 2
     product = np.exp(path.log_time[-1] + path.log_loss_gap[-1])
-    # t (L - L_sigma) - |p_hat|^2 is p_hat . d rho/d log t, and rho moves by O(log log t).
-    assert product == pytest.approx(p_hat @ p_hat, rel=5 * np.log(start) / start)
+    z = embeddings[selection.pairs[:, 0]] - embeddings[selection.pairs[:, 1]]
+    assert (multipliers(z[z @ p_hat < 1 + 1e-7], p_hat) > 1e-3).all()
+    # So rho converges, and what is left is a negative power of t, far below the tolerance of the flow.
+    assert product == pytest.approx(p_hat @ p_hat, rel=1e-6)
     evidence.limit(product, p_hat @ p_hat)
 
 
