@@ -9,10 +9,11 @@ ORIGIN = "paper's claim, our derivation"
 SETTING = r"""As in {prf:ref}`thm-one-step`: any corpus, any $p_0$ and $v$, any step size; all scores and
 values at the start lie in $[-\varepsilon,\varepsilon]$."""
 HYPOTHESES = {
-    "long-step": r"To read the sign of $\alpha_s$, the step is long: "
-    r"$\eta_0\lVert v\rVert^2\,|\alpha_s|>4\varepsilon$.",
-    "telling-token": "To read it, the token tells the classes apart often enough for its frequency: "
-    r"$\lVert v\rVert\,|\alpha_s|>4\,\nu_s\,\omega$.",
+    "long-step": r"The step is long: $\eta_0\lVert v\rVert^2\,|\alpha_s|>4\varepsilon$ for the sign, "
+    r"$\eta_0\lVert v\rVert^2\,|\alpha_s-\alpha_r|>8\varepsilon$ for the order of two tokens.",
+    "telling-token": "The tokens tell the classes apart often enough for their frequency: "
+    r"$\lVert v\rVert\,|\alpha_s|>4\,\nu_s\,\omega$ for the sign, "
+    r"$\lVert v\rVert\,|\alpha_s-\alpha_r|>4(\nu_s+\nu_r)\,\omega$ for the order.",
 }
 
 
@@ -95,7 +96,10 @@ def test_under_both_conditions_signs_and_order_can_be_read(evidence):
 
 
 def _twins(n_sequences=2000, length=8, n_others=20):
-    """Two tokens with the same alpha: 0 fills half of every sequence, 1 half of two positive ones."""
+    """Two tokens with the same alpha: 0 fills half of every sequence, 1 half of two positive ones.
+
+    The last token is absent: its alpha and nu are 0, and its value stays what it was.
+    """
     rng = np.random.default_rng(0)
     labels = np.tile([1, -1], n_sequences // 2)
     labels[1] = 1  # one more positive than negative pair: alpha_0 = 1/2 * 2/n
@@ -103,22 +107,28 @@ def _twins(n_sequences=2000, length=8, n_others=20):
     sequences = [[0] * half + (2 + rng.integers(0, n_others, half)).tolist() for _ in range(n_sequences)]
     for positive in (0, 2):
         sequences[positive][half:] = [1] * half
-    return ts.Corpus.from_sequences(sequences, labels=labels, n_tokens=2 + n_others)
+    return ts.Corpus.from_sequences(sequences, labels=labels, n_tokens=3 + n_others)
 
 
 N_STARTS = 100
 FOUR_ERRORS = 4 * np.sqrt(0.25 / N_STARTS)  # four standard errors of a share of N_STARTS coin flips
 
 
-def _share_of_right_signs(corpus, step_size, dim=2048):
-    """Over random starts: how often the twins' values are positive, and which conditions always hold."""
-    right, long_step, telling = np.zeros(2), np.ones(2, dtype=bool), np.ones(2, dtype=bool)
+def _shares_of_right_readings(corpus, step_size, dim=4096):
+    """Over random starts: how often the twins' values are positive, and above the absent token's.
+
+    And which conditions always hold. As alpha and nu of the absent token are 0, the second condition is the
+    same for sign and order; the first, twice as strict for the order, is taken for the order.
+    """
+    signs, orders = np.zeros(2), np.zeros(2)
+    long_step, telling = np.ones(2, dtype=bool), np.ones(2, dtype=bool)
     for seed in range(N_STARTS):
         start = ts.AttentionClassifier.initialise(corpus.n_tokens, dim, seed=seed)
-        right += _numpy(ts.one_step(start, corpus, step_size).values())[:2] > 0
-        conditions = _conditions(start, corpus, step_size)
-        long_step, telling = long_step & conditions[0][:2], telling & conditions[1][:2]
-    return right / N_STARTS, long_step.tolist(), telling.tolist()
+        after = _numpy(ts.one_step(start, corpus, step_size).values())
+        signs, orders = signs + (after[:2] > 0), orders + (after[:2] > after[-1])
+        long_step &= _conditions(start, corpus, step_size / 2)[0][:2]
+        telling &= _conditions(start, corpus, step_size)[1][:2]
+    return signs / N_STARTS, orders / N_STARTS, long_step.tolist(), telling.tolist()
 
 
 @pytest.mark.drops("telling-token")
@@ -129,23 +139,26 @@ def test_a_frequent_balanced_token_is_never_ordered_however_long_the_step():
     assert alpha[0] == pytest.approx(nu[1], rel=1e-12)
     assert nu[0] == 0.5
     for step_size in (1e4, 1e6, 1e8):
-        (frequent, rare), long_step, telling = _share_of_right_signs(corpus, step_size)
+        signs, orders, long_step, telling = _shares_of_right_readings(corpus, step_size)
         assert long_step == [True, True]
         assert telling == [False, True]
-        # By the law of the noise alpha/2 is less than a fifth of the noise's root mean square.
-        stated = ts.theory.one_step_sign_probability(corpus.frequencies, corpus.labels, step_size, 2048)[0]
+        # By the law of the noise alpha/2 is a quarter of the noise's root mean square.
+        stated = ts.theory.one_step_sign_probability(corpus.frequencies, corpus.labels, step_size, 4096)[0]
         assert 0.5 < stated < 0.6
-        assert abs(frequent - stated) < FOUR_ERRORS
-        assert rare == 1.0
+        # The start of the absent token is no more than a hundredth of the frequent one's noise.
+        assert abs(signs[0] - stated) < FOUR_ERRORS
+        assert abs(orders[0] - stated) < FOUR_ERRORS + 0.01
+        assert signs[1] == orders[1] == 1.0
 
 
 @pytest.mark.drops("long-step")
 def test_after_too_short_a_step_the_start_still_has_the_last_word():
-    # eta |alpha| sqrt(d)/2 = 0.06: the start has the last word on the sign of either token.
-    (_, rare), long_step, telling = _share_of_right_signs(_twins(), 5.0)
+    # eta |alpha| sqrt(d)/2 = 0.08: the start has the last word, and the step adds 0.04 to a share at most.
+    signs, orders, long_step, telling = _shares_of_right_readings(_twins(), 5.0)
     assert not long_step[1]
     assert telling[1]
-    assert abs(rare - 0.5) < FOUR_ERRORS + 0.03
+    assert abs(signs[1] - 0.5) < FOUR_ERRORS + 0.04
+    assert abs(orders[1] - 0.5) < FOUR_ERRORS + 0.04
 
 
 def test_the_noise_of_the_values_stops_falling_when_the_step_grows():

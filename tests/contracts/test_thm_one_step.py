@@ -156,9 +156,10 @@ def test_epsilon_exceeds_its_bound_no_more_often_than_promised(n_tokens, dim, de
 @pytest.mark.drops("independent")
 def test_an_output_vector_that_has_seen_the_embeddings_makes_epsilon_large():
     rng = np.random.default_rng(0)
-    embeddings = rng.standard_normal((20, 4096))
-    epsilon, cls_norm = _largest(rng, 20, 4096, embeddings, embeddings[0] / np.linalg.norm(embeddings[0]))
-    assert epsilon > 5 * ts.theory.one_step_epsilon(20, 4096, 0.999, cls_norm=cls_norm)
+    for _ in range(20):  # at every start, though it is promised at one in a thousand
+        embeddings = rng.standard_normal((20, 4096))
+        epsilon, cls_norm = _largest(rng, 20, 4096, embeddings, embeddings[0] / np.linalg.norm(embeddings[0]))
+        assert epsilon > 5 * ts.theory.one_step_epsilon(20, 4096, 0.999, cls_norm=cls_norm)
 
 
 @pytest.mark.drops("normal")
