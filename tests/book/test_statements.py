@@ -15,8 +15,8 @@ PLAIN_TEX = r"""
 \frac \tfrac \dfrac \sqrt \sum \prod \int \max \min \sup \inf \arg \log \exp \lim \liminf \limsup \cos
 \dim \Pr
 \le \leq \ge \geq \ne \neq \ll \gg \in \notin \subset \subseteq \cup \cap \setminus \emptyset \to
-\mapsto \infty
-\leftrightarrow \iff \Rightarrow \Longrightarrow \Leftrightarrow \implies \forall \exists \approx \sim \simeq \asymp \propto
+\mapsto \infty \leftrightarrow
+\iff \Rightarrow \Longrightarrow \Leftrightarrow \implies \forall \exists \approx \sim \simeq \asymp \propto
 \equiv \colon \mid \partial \nabla \cdot \times \odot \pm \mp \circ \top \perp \parallel \star \ast \square
 \vert \Vert \lvert \rvert \lVert \rVert \langle \rangle \lceil \rceil \lfloor \rfloor \{ \} \| \left \right
 \big \Big \bigg \Bigg \bigl \bigr \Bigl \Bigr \biggl \biggr \middle \quad \qquad \, \; \: \! \\ \%
