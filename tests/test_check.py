@@ -371,6 +371,10 @@ def from_terms(combine, both=plain):
         (lambda k, c: first_push_by_gradient(k, 1.0), "scale of the values plays no part"),
         (lambda k, c: first_push_by_gradient(k, c**2), "too fast"),
         (lambda k, c: c * np.abs(k.average_signed_frequency), "add to zero"),
+        (
+            lambda k, c: push_by_package(k, np.zeros(k.n_tokens), c * k.average_signed_frequency),
+            "push itself at this scale",
+        ),
     ],
 )
 def test_first_push_wrong(answer, words):

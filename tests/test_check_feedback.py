@@ -3,12 +3,16 @@
 import doctest
 import html.parser
 import inspect
+import math
 import re
 import subprocess
 import sys
+from decimal import Decimal
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 
+import mpmath
 import numpy as np
 import pytest
 import torch
@@ -59,6 +63,12 @@ def test_checks_are_loaded_when_first_used_and_bring_numpy_only():
 # --- odd answers
 
 
+class ShapeOfItsOwn:
+    """Something whose shape is none."""
+
+    shape = 5
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize(
     ("answer", "words"),
@@ -68,7 +78,13 @@ def test_checks_are_loaded_when_first_used_and_bring_numpy_only():
         (lambda *arguments: None, "Is a return missing?"),
         (lambda *arguments: "four", "holds text"),
         (lambda *arguments: [[1.0], [2.0, 3.0]], "cannot be read as an array"),
-        (lambda *arguments: {"a": 1.0}, "Python objects"),
+        (lambda *arguments: {"a": 1.0}, "not an object of type dict"),
+        (lambda *arguments: [None, 1.0], "not an object of type NoneType"),
+        (lambda *arguments: (1.0 for _ in range(3)), "not an object of type generator"),
+        (lambda *arguments: np.ones(3).sum, "not a function"),
+        (lambda *arguments: torch.Tensor, "the class Tensor"),
+        (lambda *arguments: ShapeOfItsOwn(), "not an object of type ShapeOfItsOwn"),
+        (ShapeOfItsOwn(), "an object of type ShapeOfItsOwn"),
         (lambda *arguments: np.ones(3) * 1j, "complex"),
         (lambda *arguments: np.ones(3) > 0, "True and False"),
         (lambda *arguments: torch.ones(2, 3, 4), "(2, 3, 4) came back"),
@@ -119,6 +135,7 @@ def test_zeros_are_told():
         (["a", "b"], "text"),
         ([1j, 1], "complex"),
         ([[1], [1, 2]], "cannot be read"),
+        ([None, 1], "not an object of type NoneType"),
         (lambda: [1, 1], "got a function"),
     ],
 )
@@ -126,6 +143,12 @@ def test_odd_vectors_are_told_in_words(name, answer, words):
     feedback = getattr(check, name)(answer)
     assert not feedback
     assert words in feedback.message
+
+
+@pytest.mark.parametrize("name", VECTORS)
+@pytest.mark.parametrize("vector", [[1e308, 1e308], [1e200, -1e200], [-1e308, 1e308]])
+def test_vectors_beyond_all_measure_are_only_wrong(name, vector):
+    assert not getattr(check, name)(vector)
 
 
 def test_where_a_function_raises_is_said():
@@ -153,6 +176,24 @@ def test_a_long_error_is_cut():
     assert len(check.average_signed_frequency(answer).message) < 600
 
 
+def test_an_error_without_words_is_named():
+    def answer(corpus):
+        raise NotImplementedError
+
+    assert "raises NotImplementedError (it was" in check.average_signed_frequency(answer).message
+
+
+def test_an_error_that_cannot_say_what_it_is_is_named():
+    class Mute(Exception):
+        def __str__(self):
+            raise RuntimeError
+
+    def answer(corpus):
+        raise Mute
+
+    assert "Mute" in check.average_signed_frequency(answer).message
+
+
 def test_answers_of_other_kinds_are_read():
     signed = {
         "list": lambda corpus: corpus.average_signed_frequency.tolist(),
@@ -167,6 +208,24 @@ def test_answers_of_other_kinds_are_read():
         lambda counts, scores: ts.score_space.attention(ts.Corpus(counts, [1] * len(counts)), scores)
     )
     assert check.squared_norm(lambda K, M: torch.tensor([K * M / (K + M)]))
+    assert check.squared_norm(lambda K, M: Fraction(K * M, K + M))
+    assert check.squared_norm(lambda K, M: Decimal(K * M) / (K + M))
+    assert check.squared_norm(lambda K, M: mpmath.mpf(K * M) / (K + M))
+    assert "holds infinity" in check.squared_norm(lambda K, M: 10**400).message
+
+
+def test_what_is_undefined_may_be_masked_or_stand_among_fractions():
+    def masked(corpus):
+        there = corpus.counts.toarray() > 0
+        return np.ma.divide(corpus.labels @ there, there.sum(axis=0))
+
+    def fractions(corpus):
+        there = corpus.counts.toarray() > 0
+        sums = zip((corpus.labels @ there).tolist(), there.sum(axis=0).tolist(), strict=True)
+        return [Fraction(total, count) if count else math.nan for total, count in sums]
+
+    assert check.posterior_difference(masked)
+    assert check.posterior_difference(fractions)
 
 
 def test_an_answer_may_write_into_its_arguments():
@@ -180,6 +239,27 @@ def test_an_answer_may_write_into_its_arguments():
     first, second = check.attention(answer), check.attention(answer)
     assert first
     assert first.message == second.message
+
+
+def binarise_in_place(corpus):
+    corpus.counts.data = np.minimum(corpus.counts.data, 1)
+
+
+def flip_in_place(corpus):
+    corpus.labels.flags.writeable = True
+    corpus.labels[:] = 1
+
+
+@pytest.mark.parametrize("change", [binarise_in_place, flip_in_place])
+def test_a_hidden_corpus_survives_what_an_answer_does_to_it(change):
+    """Else a wrong answer would change what is right, for itself and for all that come after it."""
+
+    def answer(corpus):
+        change(corpus)
+        return (corpus.labels[:, None] * corpus.frequencies.toarray()).mean(axis=0)
+
+    assert not check.average_signed_frequency(answer)
+    assert check.average_signed_frequency(lambda corpus: corpus.average_signed_frequency)
 
 
 def test_warnings_of_numpy_stay_inside():

@@ -113,7 +113,16 @@ def test_feasible_subset(rows):
 
 @pytest.mark.parametrize(
     "answer",
-    [{0, 1, 3}, np.array([3, 1, 0]), torch.tensor([1, 2, 3]), [True, False, True, True], (0.0, 2.0, 3.0)],
+    [
+        {0, 1, 3},
+        frozenset({1, 2, 3}),
+        {0: 1, 2: 1, 3: 1}.keys(),
+        filter(None, [1, 2, 3]),
+        np.array([3, 1, 0]),
+        torch.tensor([1, 2, 3]),
+        [True, False, True, True],
+        (0.0, 2.0, 3.0),
+    ],
 )
 def test_feasible_subset_in_other_forms(answer):
     assert check.feasible_subset(answer)

@@ -1,6 +1,9 @@
 """How an answer is judged: run on hidden cases, compared with the right answer and the usual wrong ones."""
 
+import copy
 import html
+import math
+import traceback
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -122,12 +125,16 @@ def numbers(name, entries, kinds="iuf"):
     if entries is None:
         raise Unusable(f"{name} is None. Is a return missing?")
     for densify in ("to_dense", "toarray"):
-        if hasattr(entries, densify):
+        if hasattr(entries, densify) and not isinstance(entries, type):
             entries = getattr(entries, densify)()
+    if isinstance(entries, np.ma.MaskedArray) and entries.dtype.kind in "iuf":
+        entries = entries.astype(np.float64).filled(np.nan)
     try:
         array = as_array(name, entries)
     except ValueError:
         raise Unusable(f"{name} cannot be read as an array of numbers: it is {kind(entries)}.") from None
+    if array.dtype == object:
+        array = _from_objects(name, array)
     if array.dtype.kind not in kinds:
         raise Unusable(
             f"{name} must hold real numbers, and holds {_KINDS.get(array.dtype.kind, array.dtype)}."
@@ -135,34 +142,47 @@ def numbers(name, entries, kinds="iuf"):
     return array
 
 
-_KINDS = {"b": "True and False", "c": "complex numbers", "O": "Python objects", "U": "text", "S": "text"}
+_KINDS = {"b": "True and False", "c": "complex numbers", "U": "text", "S": "text"}
+
+
+def _from_objects(name, objects):
+    """Numbers of kinds that NumPy does not know (fractions, decimals, those of mpmath) as floats."""
+    array = np.empty(objects.shape)
+    for place, entry in np.ndenumerate(objects):
+        try:
+            array[place] = float(entry)
+        except OverflowError:  # an int or a fraction that no float can hold
+            array[place] = math.inf
+        except (TypeError, ValueError):
+            raise Unusable(f"{name} must hold real numbers, not {kind(entry)}.") from None
+    return array
 
 
 def kind(thing):
     """What something is, in a reader's words."""
     name = type(thing).__name__
     shape = getattr(thing, "shape", None)
+    if isinstance(thing, type):
+        return f"the class {thing.__name__}"
     if callable(thing):
         return "a function"
-    return f"an object of type {name}" + (f" and shape {tuple(shape)}" if shape is not None else "")
+    return f"an object of type {name}" + (f" and shape {tuple(shape)}" if isinstance(shape, tuple) else "")
 
 
 def _run(exercise, answer, case):
     """What the reader's function gives on one case, as an array of the shape that is needed."""
-    copies = [
-        argument.copy() if isinstance(argument, np.ndarray) else argument for argument in case.arguments
-    ]
+    # The cases are made once: whatever the reader's function does to its arguments must not reach them.
+    copies = copy.deepcopy(case.arguments)
     # NumPy's warnings would point at corpora that the reader cannot see: what matters is said in the message.
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         try:
             output = answer(*copies)
         except Exception as error:  # whatever the reader's own code raises is shown to the reader
-            said = str(error)
+            said = "".join(traceback.format_exception_only(error)).strip()
             said = said if len(said) <= _LONGEST else said[:_LONGEST] + "…"
             raise Unusable(
-                f"Your function raises {type(error).__name__}: {said} "
-                f"(it was called as {exercise.call}, on a case with {case.where})"
+                f"Your function raises {said} (it was called as {exercise.call}, on a case with {case.where})"
             ) from error
         array = numbers("What your function returns", output).astype(np.float64)
     needed = exercise.shape(*case.arguments)

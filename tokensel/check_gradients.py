@@ -297,6 +297,11 @@ _FIRST_PUSH = Exercise(
             "Your push grows too fast with the scale of the values: only the first order is asked for.",
         ),
         Slip(
+            lambda corpus, scale: _push(corpus, np.zeros(corpus.n_tokens), scale * signed_frequency(corpus)),
+            "That is the push itself at this scale of the values; its first order is asked for. Which of "
+            "its factors changes with the scale, and what is it when the scale is very small?",
+        ),
+        Slip(
             lambda corpus, scale: scale / 2 * signed_frequency(corpus),
             "That is linear in the labels, and moves tokens of the two classes in opposite directions. "
             "The push on the scores must not change when all labels flip.",

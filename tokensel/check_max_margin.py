@@ -1,5 +1,7 @@
 """Checks of small max-margin problems: two vectors to find by hand, and a feasible part of a selection."""
 
+from collections.abc import Iterator, Set
+
 import numpy as np
 
 from tokensel.check_feedback import Feedback, Unusable, numbers
@@ -122,7 +124,8 @@ def _judge(answer, pairs, right, multipliers):
 
     if close(right):
         return Feedback(True, "It satisfies every constraint, and no shorter vector does.")
-    return Feedback(False, _wrong_vector(vector, close, pairs, right, multipliers))
+    with np.errstate(over="ignore"):  # what overflows is too long in any case
+        return Feedback(False, _wrong_vector(vector, close, pairs, right, multipliers))
 
 
 def _wrong_vector(vector, close, pairs, right, multipliers):
@@ -151,7 +154,9 @@ def _wrong_vector(vector, close, pairs, right, multipliers):
         if len(pairs) > 1 and close(pair / (pair @ pair)):
             return f"That is the shortest vector for {_NAMES[index]} alone. What does the other pair say?"
     if len(short) == len(pairs) and (products <= 0).all():
-        return "No product is above zero: your vector prefers the wrong tokens. Check the sign."
+        return (
+            "No product is above zero: your vector gives no selected token the larger score. Check the sign."
+        )
     if len(short):
         names = " and ".join(_NAMES[index] for index in short) if len(pairs) > 1 else "the pair"
         return f"A constraint is broken: the product with {names} stays below one."
@@ -164,7 +169,7 @@ def _rows(answer, n_rows):
     """The rows of an answer as a set."""
     if callable(answer):
         raise Unusable("This check needs the rows that are kept, and got a function.")
-    array = numbers("Your answer", list(answer) if isinstance(answer, set) else answer, kinds="iufb")
+    array = numbers("Your answer", list(answer) if isinstance(answer, Set | Iterator) else answer, "iufb")
     if array.ndim != 1:
         raise Unusable(f"The rows must be a list of numbers, and what you gave has shape {array.shape}.")
     if array.dtype == bool:
