@@ -24,8 +24,9 @@ HYPOTHESES = {
     "zero-outside": "$0$ is not in the convex hull of the pairs, so $z^*\\ne0$.",
     "independent": "For unique multipliers: the tight pairs are linearly independent.",
 }
-# Clarabel stops at relative and absolute residuals of 1e-8. A violation of that size in the constraints moves
-# the product of the two lengths by as much times the sum of the multipliers over |p|^2, which is 1.
+# Clarabel stops at residuals of 1e-8. A violation of that size in the constraints moves the product of the
+# two lengths by as much times the sum of the multipliers over |p|^2, which is 1. But it measures residuals
+# relative to the size of its own, rescaled data: a factor of a hundred is left for that.
 CLARABEL = 1e-6
 # Least squares in float64: 1e-16 times the square of the condition, which is below 1e3 (tested below).
 ROUNDING = 1e-9

@@ -13,7 +13,8 @@ from tokensel.maxmargin import max_margin
 from tokensel.selection import InfeasibleSelection, Selection
 
 ORIGIN = "tool"
-SETTING = r"""Any selection in any corpus. Part 1 and the first half of part 2: any embeddings."""
+SETTING = r"""Any selection with at least one pair, in any corpus. Part 1 and the first half of part 2: any
+embeddings."""
 HYPOTHESES = {
     "no-cycle": r"For a $p$ to exist: the arrows from selected tokens to others have no cycle.",
     "independent": r"For every order to have one: the rows of $E$ are affinely independent.",
@@ -93,7 +94,8 @@ def test_affinely_independent_rows_realise_exactly_the_orders_without_a_cycle(sp
             # The proof's p: scores equal to the heights, up to a constant.
             system = np.column_stack([embeddings, np.ones(n_tokens)])
             p = np.linalg.lstsq(system, height, rcond=None)[0][:-1]
-            # Rounding of a system whose condition is below 1e4.
+            # Rounding: 1e-16 times the condition, below 1e4, times heights below 10, and some room.
+            assert np.linalg.cond(system) < 1e4
             assert (z @ p).min() >= 1 - 1e-10
     assert 10 < sum(outcomes) < len(outcomes) - 10
 
@@ -128,6 +130,8 @@ def test_along_a_cycle_the_differences_sum_to_zero_whatever_the_embeddings():
         selection = Selection(Corpus.from_sequences(sequences, labels=np.ones(length)), tokens)
         # Integers, so that sums are exact.
         embeddings = rng.integers(-9, 10, (length, 50)).astype(float)
+        # Affinely independent: the cycle alone is to blame.
+        assert np.linalg.matrix_rank(np.column_stack([embeddings, np.ones(length)])) == length
         assert np.array_equal(differences(embeddings, selection.pairs).sum(axis=0), np.zeros(50))
         with pytest.raises(InfeasibleSelection) as caught:
             max_margin(embeddings, selection)

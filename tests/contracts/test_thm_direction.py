@@ -95,9 +95,9 @@ def test_descent_and_reshuffled_minibatches_turn_towards_it(batches, evidence):
         p_hat = shortest_feasible(np.eye(7)[selection.pairs[:, 0]] - np.eye(7)[selection.pairs[:, 1]])
         assert (np.asarray(ts.Selection.of(corpus, last).tokens) == selection.tokens).all()
         miss_early, miss_late = 1 - ts.cosine(first, p_hat), 1 - ts.cosine(last, p_hat)
-        # log t grows from about 7 to 12: a miss that falls like 1/log(t)^2 falls at least by a third, unless
-        # it is already at the level that one step of length 5 makes.
-        evidence.bound(miss_late, max(0.67 * miss_early, 1e-4))
+        # log t grows from 7.3 to 11.9: a miss that falls like 1/log(t)^2 falls to 0.38 of itself, one that
+        # falls like 1/log(t), which is slower than any of the chapter's laws, to 0.61.
+        evidence.bound(miss_late, 0.61 * miss_early)
 
 
 @pytest.mark.drops("selects")

@@ -86,8 +86,8 @@ def flow(seed):
     corpus, embeddings, output, start = draw(seed)
     values = embeddings @ output
     model = ts.AttentionClassifier(embeddings, start, output)
-    # An error of 1e-5 a step is far below the 1e-4 that the cosine may miss.
-    path = ts.gradient_flow(model, corpus, until_norm=None, until_log_time=3000.0, tolerance=1e-5)
+    # A relative error of 1e-4 in p turns it by 1e-4, and 1 - cos, which may be 1e-4, is half the square.
+    path = ts.gradient_flow(model, corpus, until_norm=None, until_log_time=3000.0, tolerance=1e-4)
     p, tokens = path.cls[-1], path.selection.tokens
     gamma = coefficients(corpus, tokens, values)
     if not gamma:
@@ -132,7 +132,7 @@ def test_enough_instances_of_every_kind():
     """A contract that no instance meets says nothing: a hundred do, and no name swallows the rest."""
     outcomes = Counter(flow(seed)[0] for seed in range(DRAWS))
     assert outcomes["all hypotheses"] >= 100
-    assert outcomes["wrong sign"] <= 2
+    assert outcomes["wrong sign"] == 0  # else the test above fails: it lets no run go by that name
     assert 1 <= outcomes["no pair of different values"] <= 5
     assert 1 <= outcomes["finite norm"] <= 13
     assert 1 <= outcomes["no unique maximiser"] <= 18
