@@ -30,10 +30,11 @@ def shortest_feasible(z):
     return p
 
 
-def instance(seed):
-    """Important tokens with the right sign, others with value 0, orthonormal rows, unequal lengths.
+def instance(seed, embeddings=None):
+    """Important tokens with the right sign, others with value 0, unequal lengths; orthonormal unless given.
 
-    v reads the values off the embeddings: the first rows' coordinates hold them.
+    v reads the values off the embeddings. Orthonormal rows need no particular start; with others the start
+    lifts the important tokens, or attention might settle elsewhere.
     """
     rng = np.random.default_rng(seed)
     n_important, n_irrelevant = 3, 4
@@ -44,20 +45,27 @@ def instance(seed):
             sequences.append(np.concatenate([[k] * rng.integers(1, 3), others]))
             labels.append(1 if k < 2 else -1)
     corpus = ts.Corpus.from_sequences(sequences, labels, n_tokens=n_important + n_irrelevant)
-    output = np.zeros(7)
-    output[:3] = rng.uniform(0.3, 2.0, 3) * np.array([1, 1, -1])
-    return ts.AttentionClassifier(np.eye(7), rng.normal(size=7), output), corpus
+    values = np.append(rng.uniform(0.3, 2.0, 3) * np.array([1, 1, -1]), np.zeros(4))
+    start = rng.normal(size=7)
+    if embeddings is None:
+        return ts.AttentionClassifier(np.eye(7), start, values), corpus
+    output, cls = np.linalg.lstsq(
+        embeddings, np.stack([values, start / 3 + 4 * (values != 0)]).T, rcond=None
+    )[0].T
+    return ts.AttentionClassifier(embeddings, cls, output), corpus
 
 
 @pytest.mark.parametrize("seed", range(40))
 def test_gradient_flow_ends_in_the_max_margin_direction(seed, evidence):
-    model, corpus = instance(seed)
+    """Every other time with Gaussian embeddings, which are neither orthogonal nor of equal length."""
+    gaussian = np.random.default_rng([seed, 1]).normal(size=(7, 9))
+    model, corpus = instance(seed, gaussian if seed % 2 else None)
     path = ts.gradient_flow(model, corpus, until_norm=None, until_log_time=3000.0)
-    values = model.values().detach().numpy()
+    values, rows = model.values().detach().numpy(), model.embeddings.detach().numpy()
     assert path.settled
-    assert (path.selection.pair_coefficients(values) > 0).all()
     pairs = path.selection.pairs
-    p_hat = shortest_feasible(np.eye(7)[pairs[:, 0]] - np.eye(7)[pairs[:, 1]])
+    assert (path.selection.pair_coefficients(values) > 0).all()
+    p_hat = shortest_feasible(rows[pairs[:, 0]] - rows[pairs[:, 1]])
     # 1 - cos falls like a constant over log(t)^2: at log t = 3000 it is far below 1e-4.
     cosine = ts.cosine(path.cls[-1], p_hat)
     assert cosine >= 0.9999
