@@ -47,7 +47,7 @@ def test_weights_of_sum_two_leave_the_sides_apart():
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_gradient_is_the_sum_over_selected_pairs_up_to_the_bounded_remainder(seed, evidence):
-    """Equations eq-gradient-p and eq-gradient-pairs with the bound eq-remainder, for any choice of tokens."""
+    """Equation eq-gradient-pairs with the bound eq-remainder, for any choice of tokens."""
     rng = np.random.default_rng(seed)
     n_tokens, dim, n = 7, 4, 5
     E, v, p = rng.normal(size=(n_tokens, dim)), rng.normal(size=dim), 2 * rng.normal(size=dim)
