@@ -12,8 +12,10 @@ import multiprocessing
 import os
 import sys
 import tempfile
+import threading
 import time
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pytest
@@ -26,11 +28,22 @@ OUTCOME = Path("_build") / "contracts.json"
 
 def fresh_outcome(root):
     """What all contracts of this very package left behind when they passed; None if that is not known."""
-    path = root / OUTCOME
-    if not path.is_file():
+    try:
+        outcome = json.loads((root / OUTCOME).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):  # not there, or damaged: to be had again from the contracts
         return None
-    outcome = json.loads(path.read_text(encoding="utf-8"))
-    return outcome if outcome["hash"] == contracts_hash(root) else None
+    known = isinstance(outcome, dict) and outcome.get("hash") == contracts_hash(root)
+    return outcome if known else None
+
+
+def end_with_parent():
+    """Let this process end when the one that started it was killed: it would wait for work for ever."""
+
+    def wait():
+        multiprocessing.parent_process().join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def run_contract(root, path):
@@ -44,32 +57,58 @@ def run_contract(root, path):
         exit_code = pytest.main([str(path), "--evidence", str(evidence), "-q", "-p", "no:cacheprovider"])
         if exit_code != pytest.ExitCode.OK:
             return {}, f"{path.relative_to(root)} failed\n{said.getvalue()}"
-        return json.loads(evidence.read_text(encoding="utf-8")), None
+        statements = json.loads(evidence.read_text(encoding="utf-8"))
+    skipped = [
+        name
+        for statement in statements.values()
+        for name, test in statement["tests"].items()
+        if test["skipped"]
+    ]
+    if skipped:
+        return {}, f"{path.relative_to(root)} failed\nskipped, or expected to fail: {', '.join(skipped)}"
+    return statements, None
 
 
 def run_contracts(root):
     """Run all contracts and write their outcome; return what is to be said, and whether they passed."""
     began = time.perf_counter()
     outcome = {"hash": contracts_hash(root), "statements": {}}
-    (root / OUTCOME).unlink(missing_ok=True)
     # The longest file first, so that it does not run alone at the end.
     paths = sorted((root / "tests" / "contracts").glob("test_*.py"), key=lambda p: p.stat().st_size)[::-1]
+    if not paths:
+        return "no contracts in tests/contracts", False
     workers = min(len(paths), os.cpu_count())
     # Processes share the cores: threads that outnumber them wait for one another.
     os.environ["OMP_NUM_THREADS"] = str(max(1, os.cpu_count() // workers))
-    failures = []
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
-        for statements, failure in pool.map(run_contract, [root] * len(paths), paths):
+    failures, unfinished = [], []
+    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), end_with_parent) as pool:
+        runs = {path: pool.submit(run_contract, root, path) for path in paths}
+        for path, run in runs.items():
+            try:
+                statements, failure = run.result()
+            except BrokenProcessPool:
+                unfinished.append(str(path.relative_to(root)))
+                continue
             outcome["statements"] |= statements
             failures += [failure] if failure else []
+    if unfinished:
+        failures.append(f"a process died, killed or out of memory; not finished: {', '.join(unfinished)}")
     if failures:
+        (root / OUTCOME).unlink(missing_ok=True)  # these very contracts may have passed before
         return "\n\n".join(failures), False
-    (root / OUTCOME).parent.mkdir(exist_ok=True)
-    (root / OUTCOME).write_text(json.dumps(outcome, indent=1), encoding="utf-8")
+    _write(root / OUTCOME, outcome)
     return (
         f"all contracts passed: {summary(outcome)}, in {time.perf_counter() - began:.0f} s",
         True,
     )
+
+
+def _write(path, outcome):
+    """Write all of it or nothing: another build may be reading."""
+    path.parent.mkdir(exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
+        json.dump(outcome, file, indent=1)
+    os.replace(file.name, path)
 
 
 def summary(outcome):

@@ -188,6 +188,13 @@ class VerifiedStatements(SphinxDirective):
         for page in {claim.page for claim in claims}:
             self.env.note_dependency(self.env.doc2path(page))
         outcome = contract_outcome.fresh_outcome(root)
+        if outcome is None:
+            raise ExtensionError("package or contracts changed while the book was built: build it once more")
+        for claim in claims:
+            if claim.label not in outcome["statements"]:
+                raise ExtensionError(
+                    f"{claim.kind} {claim.label} of {claim.page} has no file in tests/contracts"
+                )
         parent = self.state_machine.node.__class__()
         text = StringList(page_markdown(claims, outcome), str(root / contract_outcome.OUTCOME))
         self.state.nested_parse(text, self.content_offset, parent, match_titles=True)

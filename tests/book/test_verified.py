@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import contract_outcome
@@ -167,6 +168,69 @@ def test_wrong_evidence_fails_its_test(book):
     assert "a counterexample is no evidence" in done.stdout
 
 
+def test_damaged_outcome_is_none_and_is_made_anew(book):
+    book.write("_build/contracts.json", "")
+    for left in (b"", b"[]", b'{"statements": {}}', b"null", b"\xff", b'{"hash"'):
+        (book.folder / contract_outcome.OUTCOME).write_bytes(left)
+        assert contract_outcome.fresh_outcome(book.folder) is None
+    assert "5 passed" in book.pytest("--reuse-contracts").stdout
+    assert book.contracts().returncode == 0
+    assert contract_outcome.fresh_outcome(book.folder)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (f"{CONTRACT}\n\ndef test_left_out():\n    pytest.skip('no time')\n", "test_left_out"),
+        (f"{CONTRACT}\n\n@pytest.mark.xfail\ndef test_wrong():\n    assert 1 + 1 == 3\n", "test_wrong"),
+        (CONTRACT.replace("holds(4)", "holds(4)\n    import warnings; warnings.warn('careful')"), "careful"),
+        (f"{CONTRACT}\n\ndef test_dies():\n    import os; os._exit(3)\n", "a process died"),
+        ("raise RuntimeError('at import')\n", "at import"),
+        ("", "no tests ran"),
+    ],
+)
+def test_contract_that_did_not_wholly_pass_is_named_and_leaves_no_outcome(book, text, words):
+    assert book.contracts().returncode == 0
+    book.write("tests/contracts/test_thm_square.py", text)
+    done = book.contracts()
+    assert done.returncode != 0
+    assert words in done.stdout
+    assert "tests/contracts/test_thm_square.py" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+    assert contract_outcome.fresh_outcome(book.folder) is None
+
+
+def test_contract_that_fails_on_a_second_run_takes_the_outcome_back(book):
+    flag = "from pathlib import Path\n\n\ndef test_once():\n    Path('once.txt').touch(exist_ok=False)\n"
+    book.write("tests/contracts/test_prop_once.py", flag)
+    assert book.contracts().returncode == 0
+    assert contract_outcome.fresh_outcome(book.folder)
+    assert book.contracts().returncode != 0
+    assert contract_outcome.fresh_outcome(book.folder) is None
+
+
+def test_killed_run_leaves_no_process_and_no_outcome(book):
+    slow = "import time\n\n\ndef test_slow():\n    open('slow.txt', 'w').close()\n    time.sleep(600)\n"
+    book.write("tests/contracts/test_prop_slow.py", slow)
+    run = subprocess.Popen(
+        [sys.executable, "book/_ext/contract_outcome.py"], cwd=book.folder, stdout=subprocess.PIPE
+    )
+    while not (book.folder / "slow.txt").exists():
+        assert run.poll() is None
+        time.sleep(0.05)
+    run.kill()
+    # Its workers hold the same pipe, which ends with the last of them.
+    assert run.communicate(timeout=60) == (b"", None)
+    assert contract_outcome.fresh_outcome(book.folder) is None
+
+
+def test_no_contracts_at_all_is_no_pass(book):
+    (book.folder / "tests" / "contracts" / "test_thm_square.py").unlink()
+    done = book.contracts()
+    assert done.returncode != 0
+    assert "no contracts" in done.stdout
+
+
 def test_outcome_is_stale_once_anything_changed_that_it_depends_on(book):
     assert contract_outcome.fresh_outcome(book.folder) is None
     outcome = {"hash": contracts_hash(book.folder), "statements": {}}
@@ -221,6 +285,12 @@ def test_build_runs_contracts_once_and_shows_what_they_left(book):
     assert changed.returncode == 0, changed.stdout + changed.stderr
     assert book.runs() == 2
     assert "2 instances" in book.page()
+
+    shutil.move(book.folder / "tests/contracts/test_thm_square.py", book.folder / "tests/contracts/test_x.py")
+    lacking = book.build()
+    assert lacking.returncode != 0
+    told = " ".join((lacking.stdout + lacking.stderr).split())
+    assert "theorem thm-square of book/chapter has no file in tests/contracts" in told
 
     book.write("tests/contracts/test_prop_sum.py", FAILING)
     failed = book.build()
