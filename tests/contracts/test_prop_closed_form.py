@@ -20,7 +20,7 @@ HYPOTHESES = {
     "meeting": r"Each group $\mathcal G$ of important tokens meets at least $|\mathcal G|M/K$ of the others.",
     "balance": r"For the path: equal lengths; important tokens once, equally often; so the others.",
     "magnitudes": r"For the path: $|b_k|=B$ for all important tokens.",
-    "start": r"For the path: $p(0)$ is $0$, or a positive multiple of $\hat p$.",
+    "start": r"For the path: $p(0)=x_0\hat p$ with a number $x_0$.",
 }
 
 

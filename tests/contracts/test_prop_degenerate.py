@@ -10,11 +10,12 @@ import tokensel as ts
 
 ORIGIN = "beyond the paper"
 SETTING = (
-    r"The hypotheses of the theorem “Time times loss gap”; no token that stands beside a selected one has "
-    r"its value. Any further pairs are slack, with coefficients of any sign."
+    r"The hypotheses of the theorem “Time times loss gap”. Any further pairs are slack, with coefficients of "
+    r"any sign. $z_2^\perp=z_2-z_1\ne0$."
 )
 HYPOTHESES = {
     "one-needed": r"exactly two pairs are tight, $z_1$ and $z_2$, and $\hat p$ is a multiple of $z_1$",
+    "ties": r"no token that stands beside a selected one has its value",
 }
 
 
@@ -90,3 +91,20 @@ def test_if_both_are_needed_a_power_of_time_is_left(seed):
     path = follow(model, corpus, [500.0])
     lack = p_hat @ p_hat - np.exp(path.log_time[-1] + path.log_loss_gap[-1])
     assert abs(lack) * (zeta @ zeta) * 500**2 < 1e-2
+
+
+@pytest.mark.drops("ties")
+def test_a_tied_token_that_moves_for_ever_doubles_the_lack():
+    """Pairs z_1 = (1, 0, 0) and z_2 = (1, 0, 1), and token 1 that ties with 0 and has p-hat . z = 0."""
+    corpus = ts.Corpus.from_sequences([[0, 2, 3], [0, 2, 3], [0, 1, 2]], [1, 1, -1])
+    embeddings = np.array([[0.0, 0, 0], [0, -1, 0], [-1, 0, 0], [-1, 0, -1]])
+    model = ts.AttentionClassifier(embeddings, [1.0, 1.0, 1.0], [1.0, 0.0, 0.0])
+    path = follow(model, corpus, [1000.0, 1e4])
+    assert path.settled
+    assert path.selection.tokens.tolist() == [0, 0, 0]
+    assert path.selection.pairs[:, 1].tolist() == [1, 2, 3]
+    assert path.selection.pair_coefficients(model.values())[1:].min() > 0  # p-hat = z_1 makes both tight
+    assert ts.cosine(path.cls[-1], [1.0, 0, 0]) > 0.999
+    lacks = 1 - np.exp(path.log_time[1:] + path.log_loss_gap[1:])
+    # Both motions cost 1 / log^2 t; the next order is log log t / log t of it.
+    np.testing.assert_allclose(lacks * path.log_time[1:] ** 2, 2.0, rtol=0.1)

@@ -4,6 +4,7 @@ Oracles: attention, loss gap and guides in plain NumPy; the max-margin solution 
 """
 
 import functools
+import itertools
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ HYPOTHESES = {
     "one": r"For the rate and the direction: one important token in each sequence.",
 }
 FAR = 3000.0  # log time
+NEAR = 300.0  # enough where only the bound is looked at: it is straight long before
 
 
 class Start:
@@ -134,7 +136,7 @@ def shortest_feasible(z):
 @functools.cache
 def followed(seed):
     start = one_important(seed)
-    return start, start.flow()
+    return start, start.flow(NEAR if seed % 3 else FAR)  # far for those of the direction
 
 
 @pytest.mark.parametrize("seed", range(50))
@@ -181,7 +183,7 @@ def test_direction_and_rate(seed, evidence):
     assert np.exp(path.log_loss_gap[-1] - bound) == pytest.approx(expected, rel=1e-3)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(8))
 def test_several_important_tokens_in_a_sequence(seed, evidence):
     start = several_important(seed)
     assert start.important.sum(axis=1).max() > 1
@@ -212,7 +214,7 @@ def trapped_start(far):
 
 
 @pytest.mark.drops("threshold")
-@pytest.mark.parametrize("far", [5.0, 8.0, 12.0, 16.0, 20.0, 24.0])
+@pytest.mark.parametrize("far", [5.0, 8.0, 16.0, 24.0])
 def test_starts_that_exceed_the_threshold_by_as_little_as_one_likes(far):
     cls, gap = trapped_start(far)
     guide = np.linalg.lstsq(np.array([WANTED, MANY]), np.ones(2), rcond=None)[0]
@@ -273,8 +275,9 @@ def test_the_lesser_of_two_important_tokens_may_win():
     best, others = signed.max(axis=1), np.where(important, -np.inf, signed).max(axis=1)
     for i in range(3):
         assert np.where(important[i], signed[i], np.inf).min() > others[i]
-        tokens = np.flatnonzero(corpus.counts.toarray()[i])
-        assert (np.argsort(guide[tokens]) == np.argsort(values[tokens])).all() or i > 0
+        for s, r in itertools.permutations(np.flatnonzero(corpus.counts.toarray()[i]), 2):
+            assert guide[s] - guide[r] >= 1 or not (important[i, s] and not important[i, r])
+            assert (values[s] - values[r]) * (guide[s] - guide[r]) >= 0
     gap = trap.model.loss(corpus).item() - np.logaddexp(0, -best).mean()
     assert gap < theory.good_start_threshold(best, others)
     path = ts.gradient_flow(trap.model, corpus, None, 1000.0)

@@ -179,9 +179,9 @@ def test_the_direction_is_that_of_max_margin(family, seed):
 
 
 @pytest.mark.parametrize("step", [0.1, 3.0, 300.0])
-@pytest.mark.parametrize("seed", range(6))
-def test_gradient_descent_with_steps_of_any_size(seed, step, evidence):
-    """No step is too large: every gap grows at every step, and attention goes to the important tokens."""
+@pytest.mark.parametrize("seed", range(4))
+def test_gradient_descent_with_steps_of_any_size(seed, step):
+    """The chapter's exercise, beyond the theorem: no step is too large, every gap grows at every step."""
     instance = orthonormal(seed)
     counts, labels, values = instance.counts, instance.corpus.labels, instance.values
     scores = instance.embeddings @ instance.start
@@ -197,21 +197,33 @@ def test_gradient_descent_with_steps_of_any_size(seed, step, evidence):
         gaps.append(scores[instance.pairs[:, 0]] - scores[instance.pairs[:, 1]])
     assert (np.diff(gaps, axis=0) >= -1e-9 * step).all()
     assert gaps[-1].min() > gaps[0].min()
-    evidence.holds()
 
 
 # --- without a hypothesis ---
 
 
-@pytest.mark.drops("better")
-def test_an_important_token_of_equal_value_need_not_win():
-    """Two tokens of one value beside an irrelevant one: whichever leads at the start takes all."""
-    corpus = ts.Corpus.from_sequences([[0, 1, 2]], [1])
-    model = ts.AttentionClassifier(np.eye(3), [0.0, 0.1, 0.0], [1.0, 1.0, 0.0])
+def not_better(value):
+    """One sequence: a token of value 1, called important, with the lead, beside two others of this value."""
     z = np.eye(3)[[0, 0]] - np.eye(3)[[1, 2]]
-    assert (z @ z.T >= 0).all()
-    path = ts.gradient_flow(model, corpus, None, 1000.0)
-    assert path.selection.tokens.tolist() == [1]
+    assert (z @ z.T >= 0).all()  # acute; and the others are equal
+    model = ts.AttentionClassifier(np.eye(3), [2.0, 0.0, 0.0], [1.0, value, value])
+    return ts.gradient_flow(model, ts.Corpus.from_sequences([[0, 1, 2]], [1]), None, 1000.0)
+
+
+@pytest.mark.drops("better")
+def test_an_important_token_of_equal_value_stays_where_it_is():
+    path = not_better(1.0)
+    assert path.status == "stationary"
+    np.testing.assert_array_equal(path.cls[-1], [2, 0, 0])  # attention 0.79, and no more
+
+
+@pytest.mark.drops("better")
+def test_an_important_token_of_lower_value_loses():
+    path = not_better(1.5)
+    weight = np.exp(path.cls - path.cls.max(axis=1, keepdims=True))
+    attention = weight[:, 0] / weight.sum(axis=1)
+    assert attention[0] > 0.7
+    assert attention[-1] < 1e-6
 
 
 @pytest.mark.drops("equal")
@@ -257,7 +269,7 @@ def test_orthonormal_embeddings_and_unequal_others_no_wrong_end_was_found():
     The chapter proves that no wrong selection can be a limit in the sense of thm-implicit-bias. That the flow
     has such a limit is not proved; starts 20 and more on the wrong side all come back.
     """
-    for seed in range(12):
+    for seed in range(6):
         rng = np.random.default_rng(seed)
         corpus = ts.samplers.one_distinct_important_token(8, 2, 1, 4, longest=6, seed=rng)
         values = np.append(rng.uniform(0.7, 1.5, 3) * [1, 1, -1], rng.uniform(-0.6, 0.6, 4))

@@ -84,6 +84,7 @@ def test_equal_magnitudes_lose_nothing(seed, evidence):
     # The start and the transient leave p less than a few dozen off the ray, where it is 3000 |p-hat| long.
     assert ts.cosine(path.cls[-1], p_hat) >= 0.999
     product = np.exp(path.log_time[-1] + path.log_loss_gap[-1])
+    # The flow's tolerance of 1e-6 a step, over a few hundred; a tight pair without force costs 1e-7 or so.
     assert product == pytest.approx(p_hat @ p_hat, rel=1e-3)
     evidence.limit(product, p_hat @ p_hat)
 
@@ -102,7 +103,7 @@ def trap_or_not(seed):
 def test_the_class_of_smaller_values_is_never_lost(evidence):
     """The sharper form: only tokens larger than some token of the other class can be lost, and some are."""
     lost = 0
-    for seed in range(12):
+    for seed in range(7):
         corpus, values, start = trap_or_not(seed)
         assert values[values > 0].min() >= -values.min()
         chosen, path = important_of(corpus, values), follow(corpus, values, start, 300.0)
@@ -119,7 +120,9 @@ def test_the_class_of_smaller_values_is_never_lost(evidence):
 @pytest.mark.drops("magnitudes")
 def test_a_larger_value_can_be_lost():
     trap = ts.traps.unequal_magnitudes(positive_value=1.0, negative_value=3.0)
-    values = trap.model.values().detach().numpy()
+    values, E = trap.model.values().detach().numpy(), trap.model.embeddings.detach().numpy()
+    np.testing.assert_allclose(E @ E.T, np.eye(len(E)) + np.outer(values, values), atol=1e-12)
+    np.testing.assert_allclose(np.linalg.norm(trap.model.output.detach()), 1)
     chosen, path = important_of(trap.corpus, values), ts.gradient_flow(trap.model, trap.corpus, None, 1000.0)
     lost = path.selection.tokens != chosen
     np.testing.assert_array_equal(lost, trap.corpus.labels == -1)

@@ -182,18 +182,23 @@ def test_on_a_saddle_the_constant_is_another():
 
 
 @pytest.mark.drops("selects")
-def test_another_selection_has_another_limit():
-    """A selection with Gamma > 0 on its tight pairs that attention does not choose: t D has no limit."""
-    trap = ts.traps.shared_tokens()
-    values = trap.model.values().detach().numpy()
-    z = np.eye(5)[trap.selection.pairs[:, 0]] - np.eye(5)[trap.selection.pairs[:, 1]]
-    tight = z @ shortest_feasible(z) < 1 + 1e-8
-    assert (trap.selection.pair_coefficients(values)[tight] > 0).all()
-    free = ts.AttentionClassifier(np.eye(5), np.zeros(5), trap.model.output)
-    path = ts.gradient_flow(free, trap.corpus, until_norm=None, until_log_time=100.0)
-    assert path.selection.tokens.tolist() != trap.selection.tokens.tolist()
-
-    def loss(selection):
-        return np.logaddexp(0, -trap.corpus.labels * values[selection.tokens]).mean()
-
-    assert loss(path.selection) < loss(trap.selection) - 1e-3  # so t D falls without bound
+def test_a_tied_token_in_the_same_direction_takes_the_attention():
+    """Token 1 ties with the selected token 0 in value and stands twice as far along p-hat: 1/4, not 1."""
+    embeddings, output = np.array([[1.0, 0], [2, 0], [0, -1], [0, 1]]), np.array([0.0, 1.0])
+    corpus = ts.Corpus.from_sequences([[0, 1, 2], [0, 1, 3]], [1, -1])
+    wanted = ts.Selection(corpus, [0, 0])
+    z = embeddings[[0, 0]] - embeddings[[2, 3]]  # the pairs of different value
+    p_hat = shortest_feasible(z)
+    np.testing.assert_allclose(p_hat, [1, 0], atol=1e-12)
+    np.testing.assert_allclose(z @ p_hat, 1)
+    coefficients = dict(
+        zip(map(tuple, wanted.pairs), wanted.pair_coefficients(embeddings @ output), strict=True)
+    )
+    assert min(coefficients[0, 2], coefficients[0, 3]) > 0  # positive
+    model = ts.AttentionClassifier(embeddings, [0.0, 0.0], output)
+    path = ts.gradient_flow(model, corpus, until_norm=None, until_log_time=60.0)
+    assert ts.cosine(path.cls[-1], p_hat) > 1 - 1e-12  # direction
+    assert path.settled
+    assert path.selection.tokens.tolist() == [1, 1]  # and so its loss gap is that of token 0, too: log 2
+    product = np.exp(path.log_time[-1] + path.log_loss_gap[-1])
+    assert product == pytest.approx(1 / 4, abs=1e-6)  # 60 e^-60 beside the flow's 1e-8 a step
