@@ -354,6 +354,8 @@ def test_wrong_arguments(call, error, words):
     ("changed", "words"),
     [
         ({"counts": [1, 2]}, r"counts must have shape \(n, S\)"),
+        ({"counts": 3}, r"counts must have shape \(n, S\)"),
+        ({"counts": np.ones((1, 2, 3))}, r"counts must have shape \(n, S\)"),
         ({"labels": [1, 0]}, "labels must be 2 numbers"),
         ({"values": [0.5, -2.0, np.nan]}, "values must be 3 finite numbers"),
         ({"important": [0, 1]}, "important must be 3 times True or False"),

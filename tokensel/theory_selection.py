@@ -252,9 +252,10 @@ def advantages(counts, labels, values, important):
     """
     from scipy.sparse import coo_array
 
-    counts = coo_array(counts if hasattr(counts, "tocoo") else real_array("counts", counts))
+    counts = counts if hasattr(counts, "tocoo") else real_array("counts", counts)
     if counts.ndim != 2 or 0 in counts.shape:
         raise ValueError(f"counts must have shape (n, S), none of them 0; got {counts.shape}")
+    counts = coo_array(counts)
     labels, values = as_array("labels", labels), real_array("values", values)
     important = as_array("important", important)
     n_sequences, n_tokens = counts.shape
