@@ -163,6 +163,21 @@ def test_lost_class_probability_where_no_lead_or_every_lead_sinks():
     assert theory.lost_class_probability(0.1, 1e-6, 2, 2, 3) == 1
 
 
+@pytest.mark.parametrize("start", [0.0, -1.5, 1e20])
+def test_a_lead_at_its_own_start_and_next_to_it(start):
+    """An interval of no length, or of one rounding step, is no reason to integrate for ever."""
+    gaps = np.array([start, np.nextafter(start, np.inf)])
+    np.testing.assert_allclose(
+        theory.class_lead(gaps, 0.1, **DESIGN, magnitude=2.5, start=start), 0.1, rtol=1e-8
+    )
+    assert theory.class_lead(start, 0.1, **DESIGN, magnitude=2.5, start=start) == pytest.approx(0.1, rel=1e-8)
+
+
+def test_no_gaps_and_no_dimensions():
+    assert theory.class_lead([], 0.1, **DESIGN, magnitude=2.5).shape == (0,)
+    assert theory.lost_class_probability(2.5, [], **DESIGN).shape == (0,)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -170,6 +185,10 @@ def test_lost_class_probability_where_no_lead_or_every_lead_sinks():
         (lambda: theory.best_token_probability([1, np.nan], 128, 0.02, 6), "step_size must be finite"),
         (lambda: theory.best_token_probability(1, 0, 0.02, 6), "dim must be positive, got 0"),
         (lambda: theory.best_token_probability(1, 128, 0.02, 0), "n_others must be at least 1, got 0"),
+        (
+            lambda: theory.best_token_probability([1, 2], [1, 2, 3], 0.02, 6),
+            r"step_size and dim must fit together, got shapes \(2,\) and \(3,\)",
+        ),
         (lambda: theory.noise_step_size(128, 0.0, 6), "signed_frequency must not be 0"),
         (lambda: theory.noise_step_size(128, 0.1, 1), "n_others must be at least 2, got 1"),
         (lambda: theory.amplification_exponent(5, 20, 1.0), "n_important must be even, half for each class"),

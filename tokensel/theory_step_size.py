@@ -52,6 +52,13 @@ def best_token_probability(step_size, dim, signed_frequency, n_others):
     signed_frequency = real_number("signed_frequency", signed_frequency)
     n_others = whole_number("n_others", n_others)
 
+    try:
+        np.broadcast_shapes(step_size.shape, dim.shape)
+    except ValueError:
+        raise ValueError(
+            f"step_size and dim must fit together, got shapes {step_size.shape} and {dim.shape}"
+        ) from None
+
     from scipy.special import ndtr
 
     height = step_size / 2 * abs(signed_frequency) * np.sqrt(dim)
@@ -211,8 +218,12 @@ def class_lead(mean_gap, lead, n_important, n_irrelevant, length, magnitude, sta
     gap, start = _finite("mean_gap", mean_gap), real_number("start", start)
     if gap.min(initial=start) < start:
         raise ValueError(f"mean_gap only grows: it must not be below start = {start:g}, got {gap.min():g}")
-    end = max(gap.max(initial=start), np.nextafter(start, np.inf))  # the integrator wants an interval
-    solution = _leads(start, end, np.array([real_number("lead", lead)]), design)
+    lead = real_number("lead", lead)
+    if gap.size == 0:
+        return plain(np.zeros(gap.shape))
+    # The integrator wants an interval, however near to the start the gaps are.
+    end = max(gap.max(initial=start), start + 1e-3 * max(1.0, abs(start)))
+    solution = _leads(start, end, np.array([lead]), design)
     return plain(solution.sol(gap.ravel())[0].reshape(gap.shape))
 
 
@@ -260,7 +271,7 @@ def lowest_class_gap(lead, n_important, n_irrelevant, length, magnitude, start=0
 def runaway_gap(length, magnitude):
     r"""The mean gap below which a class that is far ahead still gains (Proposition "amplification", part 3).
 
-    .. math:: \bar x^*=\log(T-1)+\tfrac12\log\frac2{1+e^B}
+    .. math:: \bar x_\infty=\log(T-1)+\tfrac12\log\frac2{1+e^B}
 
     Parameters
     ----------
@@ -291,7 +302,7 @@ def runaway_gap(length, magnitude):
 def runaway_magnitude(length):
     r"""The size of values beyond which a class far ahead gains nothing more, from evenly spread attention.
 
-    .. math:: B^*=\log\big(2(T-1)^2-1\big),\qquad \bar x^*(B^*)=0
+    .. math:: B=\log\big(2(T-1)^2-1\big),\qquad\text{where}\quad\bar x_\infty=0
 
     Parameters
     ----------
@@ -330,6 +341,8 @@ def lost_class_probability(magnitude, dim, n_important, n_irrelevant, length):
 
     Not a theorem. It knows nothing of whether a trap is there (Theorem "reachable"), and its constants are
     those of a comparison of orders of magnitude; chapter "How long may the step be?" holds it to the data.
+    It presumes values well above the noise, :math:`B\sqrt d\gg1`. Far below, nothing ever returns faster than
+    the noise acts, and the estimate is 1: there `best_token_probability` is the one to ask.
 
     Parameters
     ----------
@@ -359,6 +372,8 @@ def lost_class_probability(magnitude, dim, n_important, n_irrelevant, length):
     from scipy.special import ndtr
 
     magnitude, dim = _classes(n_important, n_irrelevant, length, magnitude)[2], _dimensions(dim)
+    if dim.size == 0:
+        return plain(np.zeros(dim.shape))
     return_speed = 1 / n_important + 1 / (2 * n_irrelevant) + magnitude**2 / 2
     log_attention = -np.log(2 * n_irrelevant * np.sqrt(dim) * magnitude * return_speed)
     deepest = math.log(length - 1) + log_attention  # attention this small is e^x / (T - 1)

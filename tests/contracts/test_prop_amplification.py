@@ -268,7 +268,8 @@ def test_noise_in_irrelevant_values():
 
 @pytest.mark.drops("equal-frequency")
 def test_one_important_token_more_frequent():
-    design = Design(np.random.default_rng(0), halves=(2, 2), n_irrelevant=4, length=4, magnitude=1.5)
+    design = Design(np.random.default_rng(0), halves=(2, 2), n_irrelevant=3, length=4, magnitude=1.5)
+    design.sequences[:, 1:] = [4, 5, 6]  # all of them in every sequence: their places stay balanced
     twice = design.sequences[:, 0] == 0
     design.sequences = np.concatenate([design.sequences, design.sequences[twice]])
     design.labels = np.concatenate([design.labels, design.labels[twice]])
