@@ -17,7 +17,8 @@ import tokensel as ts
 ORIGIN = "beyond the paper"
 SETTING = (
     r"$E_s=e_s+b_sv$ with orthonormal $e_s\perp v$, $\lVert v\rVert=1$; each sequence of length $T$ holds "
-    r"one important token, once; values $\pm B$ on important tokens, by class, and $b=0$ on irrelevant ones"
+    r"one important token, once, and is labelled by the sign of its value: $\pm B$, against $b=0$ on "
+    r"irrelevant tokens"
 )
 HYPOTHESES = {
     "equal-halves": r"half of the $K$ important tokens are positive, half negative",

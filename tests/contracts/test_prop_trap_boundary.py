@@ -12,7 +12,8 @@ import tokensel as ts
 ORIGIN = "beyond the paper"
 SETTING = r"""$E_s=e_s+b_sv$ with $e_s$ orthonormal and orthogonal to $v$, $\lVert v\rVert=1$; values $b_+>0$
 on $K_+$ positive tokens, $-b_-<0$ on one negative token, 0 on $M$ irrelevant ones; one sequence for each
-important and each irrelevant token, of these two. $p$ follows gradient flow."""
+important and each irrelevant token, of these two, labelled by the sign of the important value. $p$ follows
+gradient flow."""
 HYPOTHESES = {
     "above": r"Part 1: $b_->b_-^*=b_++\big(\frac1{K_+}+\frac2M\big)\frac1{b_+}$.",
     "below": r"Part 2: $b_-<b_-^*$.",

@@ -119,6 +119,26 @@ def test_starts_far_along_the_ray_stay(kind, place, evidence):
     evidence.limit(product, p_hat @ p_hat)
 
 
+def test_a_tight_pair_without_multiplier_costs_log_log_t_and_no_more(evidence):
+    """The worst case of part 1: z = (1, 0) and (1, 1) are tight and wanted, p_hat = (1, 0) is the first."""
+    corpus, output = ts.Corpus.from_sequences([[0, 1, 2]], [1]), np.array([1.0, 0])
+    embeddings, p_hat = np.array([[1.0, 1], [0, 1], [0, 0]]), np.array([1.0, 0])
+    z = embeddings[0] - embeddings[1:]
+    np.testing.assert_array_equal(z @ p_hat, 1)
+    np.testing.assert_allclose(shortest_feasible(z), p_hat, atol=1e-12)
+    assert (ts.Selection(corpus, [0]).pair_coefficients(embeddings @ output) > 0).all()
+    path = flow(corpus, embeddings, 40 * p_hat + [0.3, 0.4], output, 1e4)
+    assert path.selection.tokens.tolist() == [0]
+    offset = path.cls[-1] - 1e4 * p_hat
+    # The second pair's force falls like 1/(log t - 40), so its offset is off by about 40/log t.
+    assert abs(offset[1] - np.log(1e4)) < 2 * 40 / 1e4
+    evidence.limit(offset[1], np.log(1e4))
+    # What t (L - L_sigma) lacks is 1/log^2 t = 1e-8.
+    product = np.exp(path.log_time[-1] + path.log_loss_gap[-1])
+    assert product == pytest.approx(p_hat @ p_hat, abs=1e-7)
+    evidence.limit(product, p_hat @ p_hat)
+
+
 @pytest.mark.parametrize("place", range(10))
 def test_no_start_goes_where_a_support_pair_is_unwanted(place, evidence):
     seed = of_kind("unreachable", place + 1)[-1]
