@@ -1,13 +1,24 @@
 """Sphinx extension: what the theme and its companions leave to repair in a page."""
 
+from pathlib import Path
+
 from docutils import nodes
 from sphinx_proof.nodes import proof_node
+
+from content_hash import content_hash
 
 
 def set_public_address(app, config):
     """The public address (sitemap, link previews) follows from the repository's."""
     owner, name = config.html_theme_options["repository_url"].rstrip("/").split("/")[-2:]
     config.html_baseurl = config.ogp_site_url = f"https://{owner}.github.io/{name}/"
+
+
+def renew_static_files(app, config):
+    """Sphinx copies styles only when it writes pages, and that only when a page or a value changed."""
+    root = Path(app.srcdir)
+    files = sorted(path for path in (root / "book" / "_static").rglob("*") if path.is_file())
+    config.html_context["static_files"] = content_hash(root, files)
 
 
 def drop_repeated_scripts(app, pagename, templatename, context, doctree):
@@ -54,6 +65,7 @@ def repair_boxes(app, doctree):
 
 def setup(app):
     app.connect("config-inited", set_public_address)
+    app.connect("config-inited", renew_static_files)
     app.connect("doctree-read", repair_boxes)
     app.connect("html-page-context", drop_repeated_scripts, priority=900)
     app.connect("html-page-context", renew_roles)
