@@ -93,6 +93,15 @@ def test_changed_chapter_runs_alone(book):
     assert "changed" in (book.folder / "_build" / "html" / "book" / "two.html").read_text()
 
 
+def test_changed_style_is_copied_though_no_page_changed(book):
+    style = book.folder / "book" / "_static" / "book.css"
+    style.write_text(style.read_text() + "/* a new colour */\n")
+    assert book.build().returncode == 0
+    assert book.runs() == []
+    copied = (book.folder / "_build" / "html" / "_static" / "book.css").read_text()
+    assert copied.endswith("/* a new colour */\n")
+
+
 def test_changed_package_runs_every_chapter(book):
     (book.folder / "tokensel" / "__init__.py").write_text("changed = True\n")
     assert book.build().returncode == 0
