@@ -32,7 +32,7 @@ def squared_norm(answer):
 
 
 def trap_boundary(answer):
-    r"""Check a formula for :math:`\beta^*`, the size of a negative value above which its class can be lost.
+    r"""Check a formula for :math:`b_-^*`, the size of a negative value above which its class can be lost.
 
     Parameters
     ----------
