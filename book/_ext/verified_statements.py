@@ -92,9 +92,24 @@ def sentence(words):
     return f"{line[0].upper()}{line[1:]}."
 
 
+# What the name of a function cannot spell.
+SPELLINGS = {
+    "kkt": "KKT",
+    "euclidean": "Euclidean",
+    "max margin": "max-margin",
+    "co occurrence": "co-occurrence",
+    "scores values and counts": "scores, values and counts",
+    "part 1 the slope": "part 1, the slope",
+    "part 3 far ahead": "part 3, far ahead",
+}
+
+
 def words_of(name):
     """The name of a test, which says what it finds."""
-    return name.removeprefix("test_").replace("_", " ")
+    words = name.removeprefix("test_").replace("_", " ")
+    for plain, spelled in SPELLINGS.items():
+        words = words.replace(plain, spelled)
+    return words
 
 
 def plural(count, word):
