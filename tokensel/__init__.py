@@ -34,9 +34,11 @@ __all__ = [
     "Corpus",
     "InfeasibleSelection",
     "Selection",
+    "TokenSelector",
     "check",
     "cosine",
     "datasets",
+    "distributed",
     "explore",
     "feasible_subset",
     "fit",
@@ -47,13 +49,22 @@ __all__ = [
     "plotting",
     "samplers",
     "score_space",
+    "sweep",
     "theory",
     "traps",
 ]
 
-# Names that not every reader needs, or that need matplotlib or ipywidgets: loaded when first used, so that
-# `import tokensel` stays quick.
-_LAZY = {"check": None, "explore": "explorer", "highlight": "highlighting", "plotting": None}
+# Names that not every reader needs, or that need matplotlib, scikit-learn or ipywidgets: loaded when first used,
+# so that `import tokensel` stays quick.
+_LAZY = {
+    "TokenSelector": "estimator",
+    "check": None,
+    "distributed": None,
+    "explore": "explorer",
+    "highlight": "highlighting",
+    "plotting": None,
+    "sweep": "sweeps",
+}
 
 
 def __getattr__(name):
