@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 SITE := _build/html
+# What is counted while the book is built or tested stays here, not in your account's cache.
+export TOKENSEL_CACHE := $(CURDIR)/_build/counts
 
 .DEFAULT_GOAL := help
 .PHONY: help book test serve lint notebooks launch bench shots clean

@@ -11,7 +11,8 @@ def content_hash(root, paths):
 
 
 def package_files(root):
-    return [*sorted((root / "tokensel").rglob("*.py")), root / "requirements.lock"]
+    inside = (path for suffix in ("py", "csv") for path in (root / "tokensel").rglob(f"*.{suffix}"))
+    return [*sorted(inside), root / "requirements.lock"]
 
 
 def package_hash(root):
