@@ -137,6 +137,7 @@ def test_every_figure_renders(tmp_path):
             lambda ax: plotting.power_law([1, 10], [[1, 2], [3, 4]], exponent=1, ax=ax),
             lambda ax: plotting.u_shape([-1, 0, 1], [1, 0, 1], groups=3, predicted=np.square, ax=ax),
             lambda ax: plotting.training_curves({"a": [0, 1]}, references={"$b": 0.5}, peak="a", ax=ax),
+            lambda ax: plotting.band([1, 2], [[1, 2], [2, 3]], names=("step", "score"), ax=ax),
             lambda ax: plotting.top_tokens(["$5", "a_b", "x^2"], [1, 2, 3], ax=ax),
             lambda ax: plotting.attention_bars(["$", "$"], [0.5, 0.5], values=[1, -1], ax=ax),
         ]
@@ -241,6 +242,25 @@ def test_training_curves_mark_the_peak_over_their_references(ax):
     assert "held-out: highest 0.800 at 10" in ax.get_legend_handles_labels()[1]
 
 
+def test_band_spans_the_runs(ax):
+    runs = np.array([[1.0, 4.0, 2.0], [3.0, 0.0, 2.0], [2.0, 5.0, 8.0]])
+    plotting.band([-1, 0, 2], runs, kind="positive", label="scores", names=("x", "y"), ax=ax)
+    (line,) = ax.lines
+    assert [tuple(point) for point in line.get_xydata()] == [(-1, 2), (0, 3), (2, 4)]
+    assert to_hex(line.get_color()) == plotting.COLOURS["positive"]
+    corners = {tuple(corner) for corner in ax.collections[0].get_paths()[0].vertices}
+    assert corners == {(-1, 1), (0, 0), (2, 2), (-1, 3), (0, 5), (2, 8)}
+    assert ax.get_legend_handles_labels()[1] == ["scores (3 runs)"]
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("x", "y")
+
+
+def test_bands_of_different_kinds_differ_without_colour(ax):
+    for kind in plotting.MARKERS:
+        plotting.band([0, 1], [[0, 1]], kind=kind, ax=ax)
+    assert len({line.get_marker() for line in ax.lines}) == 3
+    assert len({line.get_linestyle() for line in ax.lines}) == 3
+
+
 def test_bars_follow_their_tokens(ax):
     plotting.top_tokens(["b", "a", "c"], [3, 2, 1], values=[-1, 0, 1], ax=ax)
     assert [label.get_text() for label in ax.get_yticklabels()] == ["b", "a", "c"]
@@ -277,6 +297,11 @@ def test_bars_follow_their_tokens(ax):
             lambda ax: plotting.training_curves({"a": [1, 2]}, steps=[1], ax=ax),
             "a has shape .* steps has shape",
         ),
+        (lambda ax: plotting.band([1, 2], [1, 2], ax=ax), r"runs must have shape .* got shape \(2,\)"),
+        (lambda ax: plotting.band([], np.empty((2, 0)), ax=ax), "runs must have shape"),
+        (lambda ax: plotting.band([1, 2], [[1, 2, 3]], ax=ax), "runs holds 3 numbers but x holds 2"),
+        (lambda ax: plotting.band([1, 2], [[1, np.nan]], ax=ax), "runs holds 1 .* not finite"),
+        (lambda ax: plotting.band([1], [[1]], kind="pos", ax=ax), "kind must be .* 'pos'"),
         (lambda ax: plotting.top_tokens(["a"], [1, 2], ax=ax), "1 tokens but 2 numbers"),
         (lambda ax: plotting.attention_bars(["a"], [-0.1], ax=ax), "negative"),
         (lambda ax: plotting.attention_bars(["a"], [np.nan], ax=ax), "attention holds 1 .* not finite"),
@@ -313,6 +338,7 @@ def test_tensors_that_training_follows_are_drawn(ax):
     plotting.power_law([1, 2], numbers, exponent=1, ax=Figure().subplots())
     plotting.u_shape([-1, 1], numbers, groups=2, ax=ax)
     plotting.training_curves({"loss": numbers}, ax=ax)
+    plotting.band(numbers, numbers[None], ax=ax)
     plotting.top_tokens(["a", "b"], numbers, values=numbers, ax=ax)
     plotting.attention_bars(["a", "b"], numbers, ax=ax)
     assert [bar.get_height() for bar in ax.patches[-2:]] == [0.1, 0.2]

@@ -375,6 +375,54 @@ def training_curves(curves, *, ax, steps=None, references=None, peak=None, names
     return _finish(ax, *names)
 
 
+def band(x, runs, ax, *, kind=None, label="mean", names=(None, None)):
+    r"""Draw the mean of several runs as a line, and a band from the lowest run to the highest at each place.
+
+    Parameters
+    ----------
+    x : array_like, shape (k,)
+        Horizontal positions, in the order in which the line joins them.
+    runs : array_like, shape (repeats, k)
+        One row a run, for instance one seed each.
+    ax : matplotlib.axes.Axes
+    kind : {"positive", "negative", "irrelevant"}, optional
+        Colour, line style and marker; those of "negative", with a round marker, without it.
+    label : str
+        Name of the line in the legend, which adds how many runs there are.
+    names : tuple of str
+        Axis labels.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        ``ax``.
+
+    Raises
+    ------
+    ValueError
+        If a run has not one finite number per place, or there is no such kind.
+
+    Examples
+    --------
+    >>> import matplotlib.figure
+    >>> ax = matplotlib.figure.Figure().subplots()
+    >>> ax = band([-1, 0, 1], [[2, 0, 3], [3, 1, 3]], label="score", ax=ax)
+    >>> ax.get_legend().get_texts()[0].get_text()
+    'score (2 runs)'
+    """
+    runs = real_array("runs", runs)
+    if runs.ndim != 2 or runs.size == 0:
+        raise ValueError(f"runs must have shape (repeats, places), one row a run; got shape {runs.shape}")
+    if not np.isfinite(runs).all():
+        raise ValueError(f"runs holds {int((~np.isfinite(runs)).sum())} numbers that are not finite")
+    x, mean = _columns(x=x, runs=runs.mean(axis=0))
+    colour = _colour(kind)
+    ax.fill_between(x, runs.min(axis=0), runs.max(axis=0), color=colour, alpha=0.25, linewidth=0, zorder=2)
+    line = _points(ax, x, mean, kind, f"{label} ({len(runs)} run{'s' if len(runs) > 1 else ''})")
+    line.set(linestyle=_DASHES[kind or "negative"], linewidth=1.6)
+    return _finish(ax, *names)
+
+
 def top_tokens(tokens, scores, *, ax, values=None, name="score $a_s$"):
     """Draw one horizontal bar per token, the first on top; colour and hatch tell the sign of its value.
 
