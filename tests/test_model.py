@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from tokensel import AttentionClassifier, Corpus
+from tokensel import AttentionClassifier, Corpus, memory
 
 DEVICES = ["cpu"] + ["cuda"] * torch.cuda.is_available()
 DTYPES = [torch.float64, torch.float32]
@@ -125,6 +125,16 @@ def test_initialise_leaves_global_random_numbers_alone():
     AttentionClassifier.initialise(7, 4, seed=3)
     assert torch.equal(before[0], torch.get_rng_state())
     np.testing.assert_array_equal(before[1], np.random.get_state()[1])  # noqa: NPY002
+
+
+@pytest.mark.parametrize(("dtype", "n_bytes"), [(torch.float32, 12_000), (torch.float64, 16_000)])
+def test_embeddings_larger_than_memory_are_refused(monkeypatch, dtype, n_bytes):
+    """A thousand numbers are drawn in float64, rounded (or not) and copied into the model."""
+    monkeypatch.setattr(memory, "available", lambda device: n_bytes)
+    AttentionClassifier.initialise(n_tokens=100, dim=10, dtype=dtype)
+    monkeypatch.setattr(memory, "available", lambda device: n_bytes - 1)
+    with pytest.raises(MemoryError, match=f"the embeddings of 100 tokens in 10 dim.*{n_bytes:,} bytes"):
+        AttentionClassifier.initialise(n_tokens=100, dim=10, dtype=dtype)
 
 
 def test_the_output_vector_can_be_given():

@@ -15,6 +15,7 @@ as small.
 """
 
 import gc
+import tracemalloc
 import weakref
 
 import mpmath
@@ -23,8 +24,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
 
-from tokensel import Corpus, score_space
+from tokensel import Corpus, memory, score_space
 
 DEVICES = ["cpu"] + ["cuda"] * torch.cuda.is_available()
 DTYPES = [torch.float64, torch.float32]
@@ -395,6 +397,56 @@ def test_counts_are_built_once_for_each_corpus_dtype_and_device(monkeypatch):
         score_space.logits(corpus, numbers, numbers)
         score_space.attention(corpus, numbers)
     assert built == [(torch.float64, torch.device("cpu")), (torch.float32, torch.device("cpu"))]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_memory_asked_for_is_the_memory_taken(monkeypatch, dtype):
+    """NumPy tells tracemalloc of every array: the peak is what was asked for, plus Python's own objects."""
+    rng = np.random.default_rng(0)
+    corpus = Corpus.from_sequences(random_sequences(rng, 400, 3000, 400), rng.choice([-1, 1], 400), 3000)
+    asked = []
+    monkeypatch.setattr(memory, "require", lambda n_bytes, *_: asked.append(n_bytes))
+    tracemalloc.start()
+    try:
+        score_space._build(corpus, dtype, torch.device("cpu"))
+        taken = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    (expected,) = asked
+    assert expected > 500_000
+    assert expected <= taken <= expected + 20_000
+
+
+@pytest.mark.parametrize("function", [score_space.logits, score_space.loss, score_space.gradients])
+def test_a_corpus_larger_than_memory_is_refused_with_the_bytes_it_would_need(function):
+    """One number repeated 2^40 times takes no memory as it stands; as tensors the counts would take 26 TB."""
+    if memory.available() is None:
+        pytest.skip("this system does not say how much memory is available, so nothing is refused")
+    n_pairs = 2**40
+    counts = sparse.csr_array((2, 3), dtype=np.int64)
+    counts.data = np.broadcast_to(np.int64(1), n_pairs)
+    counts.indices = np.broadcast_to(np.int32(0), n_pairs)
+    counts.indptr = np.array([0, n_pairs // 2, n_pairs])
+    corpus = Corpus._trusted(counts, np.array([1, -1]), None, None, np.diff(counts.indptr))
+    # The index of a token and its count, and that of a sequence and its count; pointers; labels.
+    n_bytes = n_pairs * (8 + 4) * 2 + (3 + 4) * 8 + 2 * 4
+    tracemalloc.start()
+    try:
+        with pytest.raises(MemoryError) as refusal:
+            function(corpus, torch.zeros(3), torch.zeros(3))
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+    assert f"2 sequences with {n_pairs:,} distinct" in str(refusal.value)
+    assert f"({n_bytes:,} bytes) of memory on cpu, but there are" in str(refusal.value)
+
+
+def test_attention_larger_than_memory_is_refused(monkeypatch):
+    corpus = Corpus.from_sequences([[0, 1, 1], [2]], labels=[+1, -1], n_tokens=3)
+    score_space.logits(corpus, torch.zeros(3), torch.zeros(3))  # the counts are there
+    monkeypatch.setattr(memory, "available", lambda device: 3 * 36 - 1)
+    with pytest.raises(MemoryError, match=r"attention of 2 sequences on 3 distinct tokens: .*\(108 bytes\)"):
+        score_space.attention(corpus, torch.zeros(3))
 
 
 def test_counts_go_with_their_corpus():

@@ -3,7 +3,7 @@ r"""`AttentionClassifier`: one softmax attention layer read out by a ⟨cls⟩ t
 import numpy as np
 import torch
 
-from tokensel import score_space
+from tokensel import memory, score_space
 from tokensel.arguments import generator, whole_number
 from tokensel.corpus import Corpus
 
@@ -69,7 +69,8 @@ class AttentionClassifier(torch.nn.Module):
                 )
             if not torch.isfinite(vector).all():
                 raise ValueError(f"{name} must be finite, got {_first_not_finite(vector)}")
-        if not torch.isfinite(embeddings).all():
+        # The extremes tell whether all are finite, without another array of the size of the embeddings.
+        if not torch.isfinite(torch.stack(embeddings.aminmax())).all():
             token = int((~torch.isfinite(embeddings)).any(1).nonzero()[0])
             raise ValueError(
                 f"embeddings must be finite, but the row of token {token} "
@@ -110,6 +111,8 @@ class AttentionClassifier(torch.nn.Module):
             does not hold numbers.
         ValueError
             If a size is not positive, or ``output`` has another shape or is not finite.
+        MemoryError
+            If so many embeddings do not fit.
 
         Examples
         --------
@@ -124,16 +127,17 @@ class AttentionClassifier(torch.nn.Module):
         if isinstance(output, str) and output != "signs":
             raise ValueError(f'output must be "signs" or {dim} numbers, got {output!r}')
         rng = generator(seed)
-        embeddings = rng.standard_normal((n_tokens, dim)) / np.sqrt(dim)
-        query = rng.standard_normal(dim) / np.sqrt(dim)
+        what = f"the embeddings of {n_tokens:,} tokens in {dim:,} dimensions"
+        memory.require(n_tokens * dim * (8 + dtype.itemsize), what)  # drawn in float64, then rounded
+        memory.require(n_tokens * dim * 2 * dtype.itemsize, what, device)  # theirs, and the model's copy
+        embeddings = rng.standard_normal((n_tokens, dim))
+        embeddings /= np.sqrt(dim)
+        embeddings = torch.from_numpy(embeddings).to(device, dtype)
+        query = torch.from_numpy(rng.standard_normal(dim) / np.sqrt(dim))
         if isinstance(output, str):
             output = rng.choice([-1.0, 1.0], dim) / np.sqrt(dim)
-        parts = (
-            torch.from_numpy(embeddings),
-            torch.from_numpy(query),
-            score_space.real_tensor("output", output),
-        )
-        return cls(*(part.to(device, dtype) for part in parts))
+        vectors = (query, score_space.real_tensor("output", output))
+        return cls(embeddings, *(vector.to(device, dtype) for vector in vectors))
 
     def scores(self):
         r"""Return the scores :math:`a = Ep`.

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from tokensel import memory
 from tokensel.arguments import real_array
 from tokensel.corpus import Corpus
 
@@ -56,6 +57,8 @@ def logits(corpus, scores, values):
         If scores or values are not :math:`S` finite numbers, or differ in dtype or device.
     TypeError
         If the corpus is not a `Corpus`, or the numbers are neither float32 nor float64.
+    MemoryError
+        If the counts do not fit on the device: they are made there once per dtype, with their transpose.
 
     Notes
     -----
@@ -169,6 +172,13 @@ def attention(corpus, scores):
             [0.0000, 0.0000, 1.0000]], dtype=torch.float64)
     """
     counts = _counts_for(corpus, scores := real_tensor("scores", scores))
+    n_pairs, index = counts.matrix.values().shape[0], counts.matrix.col_indices().element_size()
+    memory.require(
+        # Of every pair its row, its place and its token, and four numbers on the way to its weight.
+        n_pairs * (16 + index + 4 * scores.element_size()),
+        f"the attention of {corpus.n_sequences:,} sequences on {n_pairs:,} distinct tokens",
+        scores.device,
+    )
     own = _OwnShift(counts, torch.arange(counts.labels.shape[0], device=scores.device), scores)
     share = own.weights / own.normaliser.index_select(0, own.row)
     return _csr(counts.matrix.crow_indices(), counts.matrix.col_indices(), share, counts.matrix.shape)
@@ -325,16 +335,35 @@ def _counts_for(corpus, scores, values=None):
 
 
 def _build(corpus, dtype, device):
-    def csr(counts):
-        # MKL multiplies with 32-bit indices: longer ones are converted at every product.
-        short = np.int32 if max(*counts.shape, counts.nnz) < 2**31 else np.int64
-        crow, col = (
-            torch.tensor(part.astype(short), device=device) for part in (counts.indptr, counts.indices)
-        )
-        return _csr(crow, col, torch.tensor(counts.data, dtype=dtype, device=device), counts.shape)
+    from scipy.sparse import csr_array
 
-    labels = torch.tensor(corpus.labels, dtype=dtype, device=device)
-    return _Counts(csr(corpus.counts), csr(corpus.counts.T.tocsr()), labels)
+    counts, real = corpus.counts, np.float32 if dtype == torch.float32 else np.float64
+    index = _index_type(counts)
+    (n_sequences, n_tokens), n_pairs = counts.shape, counts.nnz
+    n_bytes = 2 * n_pairs * (index().itemsize + real().itemsize) + n_sequences * real().itemsize
+    n_bytes += (n_sequences + n_tokens + 2) * index().itemsize
+    for place in {"cpu", str(device)}:  # they are made on the CPU
+        memory.require(
+            n_bytes,
+            f"the counts of {n_sequences:,} sequences with {n_pairs:,} distinct (sequence, token) pairs, "
+            f"and their transpose, in {np.dtype(real)}",
+            place,
+        )
+    # Each array is made once, in its final type: at the peak there are these and no others.
+    matrix = csr_array(
+        (np.array(counts.data, real), np.array(counts.indices, index), np.array(counts.indptr, index)),
+        shape=counts.shape,
+    )
+    parts = (
+        _csr(*(torch.from_numpy(part).to(device) for part in (m.indptr, m.indices, m.data)), m.shape)
+        for m in (matrix, matrix.T.tocsr())
+    )
+    return _Counts(*parts, torch.from_numpy(np.array(corpus.labels, real)).to(device))
+
+
+def _index_type(counts):
+    # MKL multiplies with 32-bit indices: longer ones are converted at every product.
+    return np.int32 if max(*counts.shape, counts.nnz) < 2**31 else np.int64
 
 
 def _csr(crow, col, values, shape):
