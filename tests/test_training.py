@@ -176,6 +176,173 @@ def test_the_loss_of_a_very_wrong_model_keeps_its_digits():
     assert ts.fit(model, corpus, steps=0).loss[0] == pytest.approx(np.exp(-25.0), rel=1e-9)
 
 
+# --- the penalty on the cls embedding ---
+
+
+@pytest.mark.parametrize("train", [("cls",), ("embeddings", "cls"), ("embeddings", "cls", "output")])
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_the_penalty_is_that_of_autograd_on_the_lookup_model(optimizer, train):
+    sequences, labels = _sequences(4)
+    corpus = ts.Corpus.from_sequences(sequences, labels=labels, n_tokens=12)
+    model = _model(4)
+    theirs = {name: tensor.requires_grad_() for name, tensor in _copies(model).items()}
+    rate = 0.5 if optimizer == "sgd" else 0.05
+    kind = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam}[optimizer]
+    reference = kind([theirs[name] for name in train], lr=rate, foreach=False)
+    losses = []
+    for step in range(9):
+        loss = _lookup_loss(*theirs.values(), sequences, labels)
+        losses.append(loss.item())
+        if step < 8:
+            reference.zero_grad()
+            (loss + 0.7 / 2 * (theirs["cls"] ** 2).sum()).backward()
+            reference.step()
+    history = ts.fit(
+        model, corpus, steps=8, optimizer=optimizer, learning_rate=rate, train=train, cls_penalty=0.7
+    )
+    _same(model, {name: tensor.detach() for name, tensor in theirs.items()}, ROUNDING)
+    np.testing.assert_allclose(history.loss, losses, atol=ROUNDING)  # the penalty is no part of it
+
+
+def test_without_a_penalty_not_one_bit_changes():
+    plain, penalised = _model(), _model()
+    ts.fit(plain, _corpus(), steps=5)
+    ts.fit(penalised, _corpus(), steps=5, cls_penalty=0.0)
+    _same(penalised, _copies(plain))
+
+
+# --- early stopping ---
+
+RISING_AND_FALLING = (2, 4, 5, 9)  # seeds of runs that stop early and late, at once and never
+
+
+def _follow(accuracies, patience):
+    """The rule by hand: at which step training stops, and which step was best."""
+    best, waited = None, 0
+    for step, accuracy in enumerate(accuracies):
+        if np.isnan(accuracy):
+            continue
+        if best is None or accuracy > accuracies[best]:
+            best, waited = step, 0
+        else:
+            waited += 1
+        if waited == patience:
+            return step, best
+    return len(accuracies) - 1, best
+
+
+@pytest.mark.parametrize("patience", [1, 2, 4, 100])
+@pytest.mark.parametrize("seed", RISING_AND_FALLING)
+def test_patience_on_a_run_of_the_lookup_model_followed_by_hand(seed, patience):
+    sequences, labels = _sequences(seed)
+    held_out, held_out_labels = _sequences(seed + 100, n=21)
+    model = _model(seed)
+    theirs = {name: tensor.requires_grad_() for name, tensor in _copies(model).items()}
+    reference = torch.optim.SGD([theirs["embeddings"], theirs["cls"]], lr=8.0)
+    accuracies, states = [], []
+    for _ in range(16):
+        logits = _lookup_logits(*theirs.values(), held_out).detach().numpy()
+        accuracies.append(np.mean((logits >= 0) == (held_out_labels > 0)))
+        states.append({name: tensor.detach().clone() for name, tensor in theirs.items()})
+        reference.zero_grad()
+        _lookup_loss(*theirs.values(), sequences, labels).backward()
+        reference.step()
+    stop, best = _follow(accuracies, patience)
+    history = ts.fit(
+        model,
+        ts.Corpus.from_sequences(sequences, labels=labels, n_tokens=12),
+        steps=15,
+        optimizer="sgd",
+        learning_rate=8.0,
+        validation=ts.Corpus.from_sequences(held_out, labels=held_out_labels, n_tokens=12),
+        patience=patience,
+    )
+    np.testing.assert_array_equal(history.validation_accuracy, accuracies[: stop + 1])
+    assert history.best_step == best
+    _same(model, states[best], 1e3 * ROUNDING)  # steps of size 8 stretch what rounding began
+
+
+def test_the_runs_followed_by_hand_stop_early_late_at_once_and_never():
+    """Else the test above would show little."""
+    ends = set()
+    for seed in RISING_AND_FALLING:
+        held_out = _corpus(seed + 100, n=21)
+        options = {"optimizer": "sgd", "learning_rate": 8.0, "validation": held_out}
+        history = ts.fit(_model(seed), _corpus(seed), steps=15, **options)
+        ends |= {_follow(history.validation_accuracy, patience) for patience in (1, 2, 4, 100)}
+    assert {best for _, best in ends} >= {0, 3, 11}
+    assert {stop for stop, _ in ends} >= {1, 4, 7, 15}
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("patience", [1, 3])
+def test_patience_with_minibatches_counts_measurements_and_leaves_the_best_model(optimizer, patience):
+    options = {"optimizer": optimizer, "learning_rate": 0.3, "batch_size": 4, "validation": _corpus(1)}
+    whole = ts.fit(_model(), _corpus(n=10), steps=40, **options)
+    stop, best = _follow(whole.validation_accuracy, patience)
+    assert stop < 40  # else there is nothing to see
+    model = _model()
+    history = ts.fit(model, _corpus(n=10), steps=40, patience=patience, **options)
+    np.testing.assert_array_equal(history.loss, whole.loss[: stop + 1])
+    np.testing.assert_array_equal(history.validation_accuracy, whole.validation_accuracy[: stop + 1])
+    assert history.best_step == best
+    expected = _model()
+    ts.fit(expected, _corpus(n=10), steps=best, **options)
+    _same(model, _copies(expected))
+
+
+def test_the_best_step_is_the_first_of_the_highest_validation_accuracy():
+    history = ts.training.History(*np.array([[0.5] * 4, [0.5] * 4, [np.nan, 0.7, 0.9, 0.9], [1.0] * 4]))
+    assert history.best_step == 2
+    assert dataclasses.replace(history, validation_accuracy=np.full(4, np.nan)).best_step is None
+    assert ts.training.History(*np.empty((4, 0))).best_step is None
+    assert ts.fit(_model(), _corpus(), steps=2).best_step is None
+
+
+# --- a function called at every step ---
+
+
+@pytest.mark.parametrize("batch_size", [None, 7])
+def test_on_step_sees_every_step_of_the_history(batch_size):
+    seen = []
+    options = {"batch_size": batch_size, "seed": 3}
+    history = ts.fit(
+        _model(), _corpus(), steps=5, on_step=lambda step, *rest: seen.append((step, *rest)), **options
+    )
+    assert [step for step, *_ in seen] == list(range(6)) == list(range(len(history.loss)))
+    for step, scores, values in seen:
+        assert not scores.requires_grad
+        assert not values.requires_grad
+        model = _model()
+        ts.fit(model, _corpus(), steps=step, **options)
+        torch.testing.assert_close(scores, model.scores().detach(), rtol=ROUNDING, atol=ROUNDING)
+        torch.testing.assert_close(values, model.values().detach(), rtol=ROUNDING, atol=ROUNDING)
+
+
+def test_what_on_step_does_to_its_tensors_changes_nothing():
+    plain, watched = _model(), _model()
+    ts.fit(plain, _corpus(), steps=5)
+    ts.fit(watched, _corpus(), steps=5, on_step=lambda step, a, b: (a.zero_(), b.zero_()))
+    _same(watched, _copies(plain))
+
+
+@pytest.mark.parametrize("patience", [None, 50])
+def test_an_error_of_on_step_ends_training_with_the_model_of_that_step(patience):
+    def fail(step, scores, values):
+        if step == 3:
+            raise LookupError("my own error")
+
+    model, held_out = _model(), _corpus(1)
+    with pytest.raises(LookupError, match="my own error"):
+        ts.fit(model, _corpus(), steps=9, validation=held_out, patience=patience, on_step=fail)
+    expected = _model()
+    history = ts.fit(expected, _corpus(), steps=3, validation=held_out)
+    if patience is not None:
+        expected = _model()
+        ts.fit(expected, _corpus(), steps=history.best_step)
+    _same(model, _copies(expected))
+
+
 # --- what the history means ---
 
 
@@ -372,6 +539,17 @@ def test_an_interrupt_before_anything_was_measured_changes_nothing(monkeypatch):
             ValueError,
             "vocabulary .* its own .9 tokens",
         ),
+        ({"cls_penalty": -0.1}, ValueError, "cls_penalty must be at least 0, got -0.1"),
+        ({"cls_penalty": "l2"}, TypeError, "cls_penalty must be a number, got 'l2'"),
+        (
+            {"cls_penalty": 0.1, "train": ("embeddings",)},
+            ValueError,
+            'cls_penalty=0.1 needs "cls" among the trained parameters',
+        ),
+        ({"patience": 5}, ValueError, "patience=5 needs a validation corpus"),
+        ({"patience": 0, "validation": _corpus()}, ValueError, "patience must be at least 1, got 0"),
+        ({"patience": True, "validation": _corpus()}, TypeError, "patience must be a whole number, got True"),
+        ({"on_step": 5}, TypeError, "on_step must be a function of .step, scores, values. or None, got 5"),
         ({"progress": "yes"}, TypeError, "progress must be True, False or None, got 'yes'"),
     ],
 )

@@ -1,6 +1,8 @@
 """Training: the one gradient step of the theory, and as many as you like."""
 
 import itertools
+import signal
+import threading
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -78,12 +80,13 @@ def one_step(model, corpus, step_size):
 
 @dataclass(frozen=True, repr=False)
 class History:
-    """What training did: arrays of ``steps + 1`` numbers, entry k about the model after k steps.
+    """What training did: arrays with one number for each step and one for the start.
 
-    Entry 0 is the model as it was given, the last entry the model as it was left. With the full batch
-    ``loss`` and ``accuracy`` are those of the whole training corpus. With minibatches they are those of the
-    minibatch that step k + 1 uses, before it uses it (the last entry: of the minibatch that would have been
-    next): noisy, but never flattered by having just been trained on.
+    Entry k is about the model after k steps: entry 0 about the model as it was given, the last one about the
+    model at the end of training. With the full batch ``loss`` and ``accuracy`` are those of the whole
+    training corpus. With minibatches they are those of the minibatch that step k + 1 uses, before it uses it
+    (the last entry: of the minibatch that would have been next): noisy, but never flattered by having just
+    been trained on.
 
     Attributes
     ----------
@@ -100,6 +103,13 @@ class History:
     accuracy: np.ndarray
     validation_accuracy: np.ndarray
     cls_norm: np.ndarray
+
+    @property
+    def best_step(self):
+        """int or None : the first step with the highest validation accuracy; None where none was measured."""
+        if np.isnan(self.validation_accuracy).all():
+            return None
+        return int(np.nanargmax(self.validation_accuracy))
 
     def __repr__(self):
         if len(self.loss) == 0:
@@ -124,8 +134,13 @@ def fit(
     validation=None,
     seed=0,
     progress=None,
+    cls_penalty=0.0,
+    patience=None,
+    on_step=None,
 ):
     r"""Train the model in place on the logistic loss :math:`L = \frac1n\sum_i\log(1+e^{-y_if_i})`.
+
+    A penalty :math:`\lambda` on the cls embedding makes it :math:`L + \frac\lambda2\lVert p\rVert^2`.
 
     Parameters
     ----------
@@ -151,11 +166,20 @@ def fit(
         Of the shuffling. Same seed, same result.
     progress : bool, optional
         Show a progress bar. None: only where somebody can watch it.
+    cls_penalty : float
+        :math:`\lambda \ge 0`. It keeps p short, so that attention stays spread out. The history's loss is L.
+    patience : int, optional
+        Early stopping: training ends when the validation accuracy has not risen for so many measurements.
+        However it ends, the model is left as it was at ``history.best_step``. Needs ``validation``.
+    on_step : callable, optional
+        ``on_step(step, scores, values)`` is called at every step that enters the history, first with step 0,
+        the start. Scores and values are (S,) tensors outside autograd, of this step alone: keep them if you
+        like. What it returns is ignored, what it raises ends training.
 
     Returns
     -------
     History
-        Loss, accuracy, validation accuracy and norm of p over the steps.
+        Loss, accuracy, validation accuracy and norm of p over the steps that training took.
 
     Raises
     ------
@@ -163,13 +187,13 @@ def fit(
         An argument is not what it must be; the message says which, what it got and what it needs.
     FloatingPointError
         Scores, values or loss stopped being finite. The model is left as it was after the last step at which
-        they were.
+        they were (with ``patience``, at the best step).
 
     Warns
     -----
     RuntimeWarning
-        Training was interrupted (the stop button, Ctrl-C). The model and the history are left as they were
-        after the last whole step, and the history is returned.
+        Training was interrupted (the stop button, Ctrl-C). It ends with the step under way, and the history
+        is returned. A second Ctrl-C does not wait for that step: it is undone.
 
     Notes
     -----
@@ -186,55 +210,161 @@ def fit(
     (51, True, 1.0)
     """
     _check_pair(model, corpus)
-    steps = whole_number("steps", steps, 0)
-    train = _names(train)
     if validation is not None:
         _check_validation(validation, corpus)
+    share = _Share(corpus, validation)
+    settings = (
+        steps,
+        optimizer,
+        learning_rate,
+        train,
+        batch_size,
+        seed,
+        progress,
+        cls_penalty,
+        patience,
+        on_step,
+    )
+    return _train(model, share, *settings)
+
+
+class _Share:
+    """The sequences that this process trains on and is measured on: here, all of them."""
+
+    def __init__(self, corpus, validation):
+        self.corpus, self.validation = corpus, validation
+        self.first = 0  # position of the first one among those of all processes
+        self.n_sequences = corpus.n_sequences  # of all processes
+        self.n_validation = 0 if validation is None else validation.n_sequences
+
+    def part(self, rows):
+        """Return those of the rows that stand here as a corpus, None if none does; rows None are all."""
+        if rows is None:
+            return self.corpus
+        here = rows[(rows >= self.first) & (rows < self.first + self.corpus.n_sequences)] - self.first
+        return self.corpus[here] if here.size else None
+
+    def add_up(self, numbers, interrupted):
+        """Replace numbers by their sums over all processes; return whether one of these was interrupted."""
+        return interrupted
+
+
+def _train(
+    model,
+    share,
+    steps,
+    optimizer,
+    learning_rate,
+    train,
+    batch_size,
+    seed,
+    progress,
+    cls_penalty,
+    patience,
+    on_step,
+):
+    """Train as `fit` does on the sequences of all processes, of which this one has its share."""
+    steps = whole_number("steps", steps, 0)
+    train = _names(train)
+    cls_penalty = _penalty(cls_penalty, train)
+    validation = share.validation
+    _check_watching(patience, validation, on_step)
     parameters = _parameters(model)
     trained = [parameters[name] for name in train]
     optimizer = _optimizer(optimizer, trained, real_number("learning_rate", learning_rate))
-    batches = _batches(corpus, batch_size, generator(seed))
+    batches = _batches(share.n_sequences, batch_size, generator(seed))
 
     measured = np.full((4, steps + 1), np.nan)  # loss, accuracy, validation accuracy, norm of p
-    n_measured = 0
-    kept, kept_step = [torch.empty_like(t) for t in trained], None  # the parameters before the step under way
+    n_measured = n_waited = 0
+    before, before_step = [torch.empty_like(t) for t in trained], None  # where the step under way started
+    best, best_step = None, None  # with patience: the parameters at the best step so far
     gradients = None
-    try:
-        with progress_bar(steps, show=progress, description="training") as bar:
+    with _Interrupts() as interrupts, progress_bar(steps, show=progress, description="training") as bar:
+        try:
             for step in range(steps + 1):
-                batch, epoch_starts = next(batches)
-                scores = torch.mv(parameters["embeddings"], parameters["cls"]).requires_grad_()
-                values = torch.mv(parameters["embeddings"], parameters["output"]).requires_grad_()
-                _require_finite(scores, values, step, learning_rate)
-                with torch.enable_grad():  # also where the reader has it off
-                    loss, measured[1, step] = _loss_and_accuracy(batch, scores, values)
-                _require_finite(loss, loss, step, learning_rate)
-                measured[0, step] = loss.item()
-                if validation is not None and (epoch_starts or step == steps):
-                    with torch.no_grad():
-                        _, measured[2, step] = _loss_and_accuracy(validation, scores, values)
+                rows, size, epoch_starts = next(batches)
+                validates = validation is not None and (epoch_starts or step == steps)
+                left = step - 1 if patience is None else best_step
+                scores = torch.mv(parameters["embeddings"], parameters["cls"])
+                values = torch.mv(parameters["embeddings"], parameters["output"])
+                _require_finite(torch.stack((scores, values)), step, learning_rate, left)
+
+                numbers = scores.new_zeros(2 * len(scores) + 2 + (validation is not None))
+                by_score, by_value, rest = numbers.tensor_split((len(scores), 2 * len(scores)))
+                if (part := share.part(rows)) is not None:
+                    rest[0], rest[1] = _slope(part, scores, values, size, out=(by_score, by_value))
+                if validates:
+                    rest[2] = _right(validation, score_space.logits(validation, scores, values)).sum()
+                interrupted = share.add_up(numbers, interrupts.pressed)
+                _require_finite(rest, step, learning_rate, left)
+
+                loss, right, *held_out_right = rest.tolist()
+                measured[0, step], measured[1, step] = loss, right / size
+                if validates:
+                    measured[2, step] = held_out_right[0] / share.n_validation
                 measured[3, step] = parameters["cls"].norm().item()
                 n_measured = step + 1
-                if step == steps:
+                if validates and patience is not None:
+                    n_waited += 1
+                    if best is None or measured[2, step] > measured[2, best_step]:
+                        best, best_step, n_waited = [t.clone() for t in trained], step, 0
+                if on_step is not None:
+                    on_step(step, scores, values)
+                if step == steps or interrupted or (patience is not None and n_waited >= patience):
                     break
 
-                loss.backward()
-                gradients = _chain_rule(parameters, scores.grad, values.grad, train, out=gradients)
+                gradients = _chain_rule(parameters, by_score, by_value, train, out=gradients)
+                if cls_penalty > 0:
+                    gradients["cls"].add_(parameters["cls"], alpha=cls_penalty)
                 for name in train:
                     parameters[name].grad = gradients[name]
-                torch._foreach_copy_(kept, trained)
-                kept_step = step
+                torch._foreach_copy_(before, trained)
+                before_step = step
                 optimizer.step()
                 bar.update()
-                bar.set_postfix(loss=f"{measured[0, step]:.4f}", refresh=False)
-    except KeyboardInterrupt:
-        done = max(n_measured - 1, 0)
-        warnings.warn(f"training was interrupted after {done} of {steps} steps", RuntimeWarning, stacklevel=2)
-    finally:
-        if kept_step is not None and kept_step == n_measured - 1:  # begun but not measured: undo it
-            for parameter, before in zip(trained, kept, strict=True):
-                parameter.copy_(before)
-    return History(*measured[:, :n_measured])
+                bar.set_postfix(loss=f"{loss:.4f}", refresh=False)
+        except KeyboardInterrupt:
+            interrupts.pressed = True
+        finally:
+            interrupts.wait = True
+            history = History(*measured[:, :n_measured])
+            if before_step is not None and before_step == n_measured - 1:  # begun but not measured: undo it
+                _copy(before, trained)
+            if best is not None and history.best_step < n_measured - 1:
+                _copy(best, trained)
+        if interrupts.pressed:
+            done = max(n_measured - 1, 0)
+            warnings.warn(
+                f"training was interrupted after {done} of {steps} steps", RuntimeWarning, stacklevel=3
+            )
+    return history
+
+
+class _Interrupts:
+    """Ctrl-C while training: noted, so that the step under way becomes whole; pressed again, raised."""
+
+    def __init__(self):
+        self.pressed = False
+        self.wait = False  # whether a second press has to wait too
+
+    def __enter__(self):
+        # Only the main thread is ever interrupted, and whoever has a handler of their own keeps it.
+        self._handles = (
+            threading.current_thread() is threading.main_thread()
+            and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        )
+        if self._handles:
+            signal.signal(signal.SIGINT, self._press)
+        return self
+
+    def __exit__(self, *_):
+        if self._handles:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def _press(self, *_):
+        if self.pressed and not self.wait:
+            raise KeyboardInterrupt
+        self.pressed = True
 
 
 def _parameters(model):
@@ -260,31 +390,44 @@ def _chain_rule(parameters, scores_gradient, values_gradient, names, out=None):
     return out
 
 
-def _batches(corpus, batch_size, rng):
-    """Minibatches without end, each with whether an epoch starts with it."""
+def _copy(source, target):
+    for numbers, parameter in zip(source, target, strict=True):
+        parameter.copy_(numbers)
+
+
+def _batches(n_sequences, batch_size, rng):
+    """Minibatches without end: positions (None are all), how many, and whether an epoch starts here."""
     if batch_size is None:
-        return itertools.repeat((corpus, True))
-    batch_size = whole_number("batch_size", batch_size)
-    return _shuffled(corpus, batch_size, rng)
+        return itertools.repeat((None, n_sequences, True))
+    return _shuffled(n_sequences, whole_number("batch_size", batch_size), rng)
 
 
-def _shuffled(corpus, batch_size, rng):
+def _shuffled(n_sequences, batch_size, rng):
     while True:
-        order = rng.permutation(corpus.n_sequences)
-        for first in range(0, corpus.n_sequences, batch_size):
-            yield corpus[order[first : first + batch_size]], first == 0
+        order = rng.permutation(n_sequences)
+        for first in range(0, n_sequences, batch_size):
+            rows = order[first : first + batch_size]
+            yield rows, len(rows), first == 0
 
 
-def _loss_and_accuracy(corpus, scores, values):
-    """Logistic loss, and the share of sequences with the right label (+1 where the logit is >= 0)."""
-    logits = score_space.logits(corpus, scores, values)
-    labels = torch.tensor(corpus.labels, dtype=logits.dtype, device=logits.device)
-    loss = score_space._logistic(labels * logits)
-    return loss, ((logits >= 0) == (labels > 0)).double().mean().item()
+def _slope(corpus, scores, values, size, out):
+    """Loss summed over the sequences and divided by size, and how many are right; its gradients go to out."""
+    scores, values = scores.detach().requires_grad_(), values.detach().requires_grad_()
+    with torch.enable_grad():  # also where the reader has it off
+        logits = score_space.logits(corpus, scores, values)
+        labels = torch.tensor(corpus.labels, dtype=logits.dtype, device=logits.device)
+        loss = score_space._logistic(labels * logits) * (corpus.n_sequences / size)
+    _copy(torch.autograd.grad(loss, (scores, values)), out)
+    return loss.detach(), _right(corpus, logits.detach()).sum()
 
 
-def _require_finite(first, second, step, learning_rate):
-    if torch.isfinite(first).all() and torch.isfinite(second).all():
+def _right(corpus, logits):
+    """Which sequences have the right label: +1 where the logit is >= 0."""
+    return (logits >= 0) == torch.tensor(corpus.labels > 0, device=logits.device)
+
+
+def _require_finite(numbers, step, learning_rate, left):
+    if torch.isfinite(numbers).all():
         return
     if step == 0:
         raise FloatingPointError(
@@ -292,7 +435,7 @@ def _require_finite(first, second, step, learning_rate):
         )
     raise FloatingPointError(
         f"the loss stopped being finite at step {step} with learning rate {learning_rate:g}; "
-        f"the model is left as it was after step {step - 1}. Use a smaller learning rate."
+        f"the model is left as it was after step {left}. Use a smaller learning rate."
     )
 
 
@@ -312,6 +455,27 @@ def _check_pair(model, corpus):
     if not isinstance(corpus, Corpus):
         raise TypeError(f"corpus must be a Corpus, got {type(corpus).__name__}")
     model._checked(corpus)
+
+
+def _check_watching(patience, validation, on_step):
+    if patience is not None:
+        whole_number("patience", patience)
+        if validation is None:
+            raise ValueError(
+                f"patience={patience} needs a validation corpus: training stops when the accuracy on it no "
+                "longer rises"
+            )
+    if on_step is not None and not callable(on_step):
+        raise TypeError(f"on_step must be a function of (step, scores, values) or None, got {on_step!r}")
+
+
+def _penalty(cls_penalty, train):
+    cls_penalty = real_number("cls_penalty", cls_penalty, 0)
+    if cls_penalty > 0 and "cls" not in train:
+        raise ValueError(
+            f'cls_penalty={cls_penalty:g} needs "cls" among the trained parameters, got {train!r}'
+        )
+    return cls_penalty
 
 
 def _check_validation(validation, corpus):
