@@ -3,7 +3,6 @@
 import codecs
 import csv
 import gzip
-import hashlib
 import io
 import numbers
 import re
@@ -12,8 +11,10 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable
 from decimal import Decimal
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
+
+from tokensel.counting import digest
 
 # Longer marks first: the one of UTF-32 begins with the one of UTF-16.
 _BYTE_ORDER_MARKS = {
@@ -99,14 +100,12 @@ class CsvRows:
 
     def source(self):
         """What decides the rows, as a dict of str and lists of str: the file's SHA-256 and how it is read."""
-        with self.path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
         classes = {
             name: None if self._given[sign] is None else sorted(map(str, self._given[sign]))
             for name, sign in (("positive", 1), ("negative", -1))
         }
         how = {"encoding": self.encoding, "delimiter": self.delimiter}
-        return {"format": "csv", "sha256": digest} | self._columns | how | classes
+        return {"format": "csv", "sha256": digest(self.path)} | self._columns | how | classes
 
     def __iter__(self):
         text, label = self._positions()
@@ -260,36 +259,39 @@ class _Lines:
                 if "\0" in line:
                     raise ValueError(
                         f"{self.path}, line {number}: a NUL, which no text holds; if the file is in UTF-16, "
-                        'say encoding="utf-16"'
+                        'say encoding="utf-16-le"'
                     )
                 yield line.removeprefix("\ufeff") if number == 1 else line
-        except UnicodeDecodeError as error:
-            raise ValueError(self._undecodable()) from error
+        except UnicodeError as error:
+            line, wrong = self._undecodable()
+            raise ValueError(
+                f"{self.path}, line {line}: this is not {self.encoding.upper()} ({wrong}); say which "
+                'encoding the file has, such as encoding="cp1252" (Windows, Western Europe) or "utf-16-le"'
+            ) from error
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise ValueError(f"{self.path} is damaged after line {number}: {error}") from error
 
     def _undecodable(self):
-        """Words for the first bytes that are not in the encoding, found by reading the file once more."""
+        """The line of the first bytes that are not in the encoding, and those bytes: a second reading."""
         decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder(self.encoding)(), translate=True)
         line = 1
         with self._open() as file:
-            while True:
-                chunk, state = file.read(1 << 16), decoder.getstate()
+            for chunk in chain(iter(lambda: file.read(1 << 16), b""), [b""]):
+                state = decoder.getstate()
                 try:
                     line += decoder.decode(chunk, final=not chunk).count("\n")
-                except UnicodeDecodeError:
+                except UnicodeError:
+                    decoder.setstate(state)
                     break
-        decoder.setstate(state)
         try:
-            for byte in chunk:  # the chunk once more, to the very byte
-                line += decoder.decode(bytes([byte])).count("\n")
+            for k in range(len(chunk)):  # once more through the chunk, to the very byte
+                line += decoder.decode(chunk[k : k + 1]).count("\n")
             decoder.decode(b"", final=True)
         except UnicodeDecodeError as error:
-            wrong = error.object[error.start : error.end].hex(" ")
-        return (
-            f"{self.path}, line {line}: the bytes {wrong} are not {self.encoding.upper()}; say which "
-            'encoding the file has, such as encoding="cp1252" (Windows, Western Europe)'
-        )
+            return line, f"byte {error.object[error.start : error.end].hex(' ')}"
+        except UnicodeError as error:  # UTF-16 without the mark that says which of its two kinds it is
+            return line, str(error)
+        return line, "the file changes while it is read"
 
 
 class _Classes:
