@@ -19,6 +19,7 @@ from nbclient.exceptions import DeadKernelError
 from sphinx.errors import ExtensionError
 from sphinx.util import logging
 
+import missing_data
 from content_hash import package_hash
 
 logger = logging.getLogger(__name__)
@@ -52,9 +53,11 @@ def run_chapters(app, env, docnames):
     """Run those chapters about to be read that the cache does not hold, one per core."""
     config = app.config
     cache = get_cache(config.nb_execution_cache_path)
-    waiting = []
+    waiting, without_data = [], missing_data.missing(env)
     for docname in docnames:
         path = Path(env.doc2path(docname))
+        if docname in without_data:
+            continue
         if path.suffix == ".ipynb":
             try:
                 cache.match_cache_notebook(nbformat.read(path, as_version=4))
