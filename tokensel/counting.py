@@ -10,18 +10,20 @@ import json
 import os
 import shutil
 import tempfile
+import time
 import unicodedata
 import uuid
 import warnings
 from array import array
 from collections import defaultdict
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
 
 from tokensel.arguments import whole_number
 from tokensel.corpus import TOKEN, Corpus, _csr, _plural, _refuse_empty, _signs, _words, tokenise
+from tokensel.memory import require
 from tokensel.progress import progress
 
 _CHUNK = 1_000_000  # tokens: some 4,000 film reviews, and about 30 MB
@@ -134,6 +136,8 @@ def cached(
     if keep_texts:
         skip = set(left_out.tolist())
         texts = tuple(text for i, (text, _) in enumerate(rows()) if i not in skip)
+        if len(texts) != corpus.n_sequences:
+            raise ValueError("the texts have changed since they were counted")
         corpus = Corpus._trusted(corpus.counts, corpus.labels, corpus.vocabulary, texts, corpus.lengths)
     return corpus
 
@@ -157,10 +161,9 @@ def _settings(min_document_frequency, vocabulary, empty):
 
 def _count(rows, least, vocabulary, empty, folder):
     """Corpus, and the positions of the texts that were left out."""
-    with _disk():
-        spill = io.BytesIO() if folder is None else tempfile.TemporaryFile(dir=folder)
-    with spill:
-        ids, frequency, labels, chunks = _provisional(rows, spill)
+    with ExitStack() as opened:
+        spill = _opened(opened, folder, None)
+        ids, frequency, labels, chunks = _provisional(rows, spill, in_memory=folder is None)
         if not labels:
             raise ValueError("there is no text to count")
         given = vocabulary is not None
@@ -172,117 +175,132 @@ def _count(rows, least, vocabulary, empty, folder):
                 place[ids[word]] = s
         n_entries = int(frequency[place >= 0].sum())
         index = np.int32 if max(len(vocabulary), n_entries) <= np.iinfo(np.int32).max else np.int64
-        arrays = {
-            "data": _Array(folder, "data", np.int64, n_entries),
-            "indices": _Array(folder, "indices", index, n_entries),
+        if folder is None:
+            n_bytes = n_entries * (8 + np.dtype(index).itemsize)
+            require(n_bytes, f"the counts of {_plural(len(labels), 'text')}")
+        data = _Array(opened, folder, "data", np.int64, n_entries)
+        indices = _Array(opened, folder, "indices", index, n_entries)
+        sizes, lengths = _cut(spill, chunks, place, len(vocabulary), data, indices)
+
+        stays = sizes > 0
+        if given:
+            why = f"hold no token of the given vocabulary of {len(vocabulary):,} words"
+            remedy = "give a larger vocabulary, or leave those texts out"
+        else:
+            why = f"lose every token to the cut min_document_frequency={least}"
+            remedy = "lower min_document_frequency, or leave those texts out"
+        if empty == "raise":
+            has_token = np.concatenate([np.diff(indptr) > 0 for indptr in chunks])
+            try:
+                _refuse_empty(has_token, "hold no token at all", "leave them out")
+                _refuse_empty(stays, why, remedy)
+            except ValueError as error:
+                raise EmptyTexts(*error.args) from None
+        elif not stays.any():
+            raise EmptyTexts(f"no text keeps a token: all {len(stays):,} {why}")
+
+        few = {
+            "indptr": np.concatenate([[0], np.cumsum(sizes[stays])]).astype(index),
+            "labels": _signs(np.array(labels), len(labels))[stays],
+            "lengths": lengths[stays],
+            "left_out": np.flatnonzero(~stays),
         }
-        sizes, lengths = _cut(spill, chunks, place, arrays)
-
-    has_token = np.concatenate([np.diff(indptr) > 0 for indptr, _ in chunks])
-    stays = sizes > 0
-    if given:
-        why = f"hold no token of the given vocabulary of {len(vocabulary):,} words"
-        remedy = "give a larger vocabulary, or leave those texts out"
-    else:
-        why = f"lose every token to the cut min_document_frequency={least}"
-        remedy = "lower min_document_frequency, or leave those texts out"
-    if empty == "raise":
-        try:
-            _refuse_empty(has_token, "hold no token at all", "leave them out")
-            _refuse_empty(stays, why, remedy)
-        except ValueError as error:
-            raise EmptyTexts(*error.args) from None
-    elif not stays.any():
-        raise EmptyTexts(f"no text keeps a token: all {len(stays):,} {why}")
-    left_out = np.flatnonzero(~stays)
-    labels = _signs(np.array(labels), len(labels))[stays]
-    indptr = np.concatenate([[0], np.cumsum(sizes[stays])])
-    for name, numbers in (
-        ("indptr", indptr.astype(index)),
-        ("labels", labels),
-        ("lengths", lengths[stays]),
-        ("left_out", left_out),
-    ):
-        arrays[name] = _Array(folder, name, numbers.dtype, len(numbers))
-        arrays[name].append(numbers)
-    if folder is not None:
-        with _disk():
-            Path(folder, "vocabulary.json").write_text(json.dumps(vocabulary))
-    return _assembled({name: array.finished() for name, array in arrays.items()}, vocabulary)
+        arrays = {"data": data.finished(), "indices": indices.finished()}
+        for name, numbers in few.items():
+            whole = _Array(opened, folder, name, numbers.dtype, len(numbers))
+            whole.append(numbers)
+            arrays[name] = whole.finished()
+        if folder is not None:
+            with _disk():
+                Path(folder, "vocabulary.json").write_text(json.dumps(vocabulary))
+    return _assembled(arrays, vocabulary)
 
 
-def _provisional(rows, spill):
-    """Count with ids in order of appearance; returns ids, document frequencies, labels and chunks."""
+def _provisional(rows, spill, in_memory):
+    """Count with ids in order of appearance; returns ids, document frequencies, labels, and row ends."""
     ids = defaultdict()
     ids.default_factory = ids.__len__  # a new word gets the next number
     frequency = np.zeros(0, dtype=np.int64)
-    labels, chunks, tokens, ends = array("b"), [], [], [0]
-
-    def close():
-        nonlocal frequency
-        counts = _csr(
-            np.ones(len(tokens), dtype=np.int32),
-            np.array(tokens, dtype=np.int32),
-            np.array(ends),
-            (len(ends) - 1, max(len(ids), 1)),
-        )
+    labels, chunks = array("b"), []
+    rows = iter(progress(rows, description="Counting texts", unit="text"))
+    while True:
+        tokens, ends = [], [0]
+        for text, label in rows:
+            tokens.extend(map(ids.__getitem__, tokenise(text)))
+            ends.append(len(tokens))
+            labels.append(label)
+            if len(tokens) >= _CHUNK:
+                break
+        if len(ends) == 1:
+            ids.default_factory = None
+            return ids, frequency, labels, chunks
+        shape = len(ends) - 1, max(len(ids), 1)
+        ones, tokens = np.ones(len(tokens), dtype=np.int32), np.array(tokens, dtype=np.int32)
+        counts = _csr(ones, tokens, np.array(ends), shape)
         counts.sum_duplicates()
-        grown = np.bincount(counts.indices, minlength=len(ids))
-        grown[: len(frequency)] += frequency
-        frequency = grown
+        frequency = np.bincount(counts.indices, minlength=len(ids)) + np.pad(
+            frequency, (0, len(ids) - len(frequency))
+        )
+        if in_memory:
+            require(8 * counts.nnz, f"the counts of the first {_plural(len(labels), 'text')}")
         with _disk():
             spill.write(counts.indices.data)
             spill.write(counts.data.data)
-        chunks.append((counts.indptr, counts.nnz))
-        tokens.clear()
-        ends[:] = [0]
-
-    for text, label in progress(rows, description="Counting texts", unit="text"):
-        tokens.extend(map(ids.__getitem__, tokenise(text)))
-        ends.append(len(tokens))
-        labels.append(label)
-        if len(tokens) >= _CHUNK:
-            close()
-    close()
-    ids.default_factory = None
-    return ids, frequency, labels, chunks
+        chunks.append(counts.indptr)
 
 
-def _cut(spill, chunks, place, arrays):
-    """Renumber the counts and leave out what has no place; returns tokens, and their sum, for each text."""
+def _cut(spill, chunks, place, n_tokens, data, indices):
+    """Renumber the counts that have a place; returns how many each text keeps, and their sum."""
     from scipy.sparse import csr_array
 
-    spill.seek(0)
+    def read(size):
+        with _disk():
+            return np.frombuffer(spill.read(4 * size), dtype=np.int32)
+
+    with _disk():
+        spill.seek(0)
     sizes, lengths = [], []
-    for indptr, size in chunks:
-        indices = place[np.frombuffer(spill.read(4 * size), dtype=np.int32)]
-        data = np.frombuffer(spill.read(4 * size), dtype=np.int32)
-        stays = indices >= 0
+    for indptr in chunks:
+        token, times = place[read(indptr[-1])], read(indptr[-1])
+        stays = token >= 0
         ends = np.concatenate([[0], np.cumsum(stays)])[indptr]
         counts = csr_array(
-            (data[stays].astype(np.int64), indices[stays], ends), shape=(len(ends) - 1, len(place) + 1)
+            (times[stays].astype(np.int64), token[stays], ends), shape=(len(ends) - 1, n_tokens)
         )
         counts.sort_indices()
-        arrays["data"].append(counts.data)
-        arrays["indices"].append(counts.indices)
+        data.append(counts.data)
+        indices.append(counts.indices)
         sizes.append(np.diff(ends))
         lengths.append(counts.sum(axis=1))
     return np.concatenate(sizes), np.concatenate(lengths)
 
 
+def _opened(stack, folder, name):
+    """A new file of the folder (without a name it is gone when closed), or one in memory."""
+    if folder is None:
+        return io.BytesIO()
+    with _disk():
+        file = tempfile.TemporaryFile(dir=folder) if name is None else Path(folder, name).open("xb")  # noqa: SIM115
+    stack.callback(_close, file)
+    return file
+
+
+def _close(file):
+    with _disk():  # what is still buffered may find no room
+        file.close()
+
+
 class _Array:
     """An array that is written from its start to its end: in memory, or in an .npy file of a folder."""
 
-    def __init__(self, folder, name, dtype, size):
+    def __init__(self, stack, folder, name, dtype, size):
         self.dtype = np.dtype(dtype)
         self.path = None if folder is None else Path(folder, f"{name}.npy")
-        if folder is None:
-            self.file = io.BytesIO()
-            return
-        with _disk():
-            self.file = self.path.open("xb")
+        self.file = _opened(stack, folder, f"{name}.npy")
+        if self.path is not None:
             header = {"descr": self.dtype.str, "fortran_order": False, "shape": (size,)}
-            np.lib.format.write_array_header_1_0(self.file, header)
+            with _disk():
+                np.lib.format.write_array_header_1_0(self.file, header)
 
     def append(self, numbers):
         with _disk():
@@ -291,8 +309,7 @@ class _Array:
     def finished(self):
         if self.path is None:
             return np.frombuffer(self.file.getbuffer(), dtype=self.dtype)
-        with _disk():
-            self.file.close()
+        _close(self.file)
         return _mapped(self.path)
 
 
@@ -339,8 +356,7 @@ def _from_cache(source, rows, settings):
         "vocabulary": vocabulary and hashlib.sha256(json.dumps(vocabulary).encode()).hexdigest(),
         "empty": empty,
     }
-    key = hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()
-    entry = _cache_folder() / key
+    entry = _cache_folder() / hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()
     try:
         with _disk():
             found = _read(entry, recipe)
@@ -352,7 +368,7 @@ def _from_cache(source, rows, settings):
             RuntimeWarning,
             stacklevel=4,
         )
-        return _count(rows(), *settings, None)
+    return _count(rows(), *settings, None)
 
 
 def _cache_folder():
@@ -392,26 +408,36 @@ def _kept(entry, recipe, rows, settings):
     """Count into a neighbour of the entry, rename it, and read it."""
     with _disk():
         entry.parent.mkdir(parents=True, exist_ok=True)
-        partial = entry.parent / f"{_PARTIAL}{uuid.uuid4().hex}"
+        for left in entry.parent.glob(f"{_PARTIAL}*"):
+            if time.time() - left.stat().st_mtime > _ABANDONED:
+                shutil.rmtree(left, ignore_errors=True)  # another process may be at it, too
+        partial = _neighbour(entry)
         partial.mkdir()
     try:
         _count(rows(), *settings, partial)
         with _disk():
             (partial / _RECORD).write_bytes(_record(partial, recipe))
-            if not entry.exists():
+            try:
                 partial.rename(entry)
+            except OSError:
+                if not entry.is_dir():  # else another process was first
+                    raise
     finally:
         if partial.exists():
             shutil.rmtree(partial)
     with _disk():
         found = _read(entry, recipe)
     if found is None:
-        raise CountsNotKept("another process removed them")
+        raise CountsNotKept("what was written is not what is read")
     return found
 
 
 def _remove(entry):
-    """Take an entry away: at once under its name, so that nobody finds half of it."""
-    doomed = entry.parent / f"{_PARTIAL}{uuid.uuid4().hex}"
+    """Take an entry away at once, by another name: nobody finds half of it."""
+    doomed = _neighbour(entry)
     entry.rename(doomed)
     shutil.rmtree(doomed)
+
+
+def _neighbour(entry):
+    return entry.parent / f"{_PARTIAL}{uuid.uuid4().hex}"

@@ -357,8 +357,8 @@ def from_csv(
     r"""Texts of a CSV file of your own, two classes of them.
 
     The file is read row by row, so it may be far larger than memory: what is kept are the counts, and they
-    are kept on disk. Its first row names the columns. Quoted fields may hold delimiters, line ends and doubled
-    quotes; empty rows are skipped; a file compressed with gzip is recognised.
+    are kept on disk. Its first row names the columns. Quoted fields may hold delimiters, line ends and
+    doubled quotes; empty rows are skipped; a file compressed with gzip is recognised.
 
     Parameters
     ----------
