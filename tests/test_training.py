@@ -1,6 +1,12 @@
 """`one_step` and `fit` against the model a reader would write first: embedding lookup, softmax, autograd."""
 
 import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -465,50 +471,170 @@ def test_a_model_whose_scores_overflow_from_the_start_is_named():
         ts.fit(model, corpus, steps=1)
 
 
-def _interrupt(monkeypatch, owner, name, call, after):
+def _press(monkeypatch, owner, name, call, after, times):
     """Press Ctrl-C in the ``call``-th call of a function, after it has done its work or before."""
     original, calls = getattr(owner, name), []
 
     def interrupted(*args, **kwargs):
         calls.append(1)
         if len(calls) == call and not after:
-            raise KeyboardInterrupt
+            [signal.raise_signal(signal.SIGINT) for _ in range(times)]
         result = original(*args, **kwargs)
-        if len(calls) == call:
-            raise KeyboardInterrupt
+        if len(calls) == call and after:
+            [signal.raise_signal(signal.SIGINT) for _ in range(times)]
         return result
 
     monkeypatch.setattr(owner, name, interrupted)
 
 
-@pytest.mark.parametrize(
-    ("owner", "name", "after"),
-    [(torch.optim.SGD, "step", True), (score_space, "logits", False), (torch, "_foreach_copy_", True)],
-    ids=["after an update", "in the forward pass", "before an update"],
-)
-def test_an_interrupt_leaves_model_and_history_at_the_last_whole_step(monkeypatch, owner, name, after):
+PLACES = {
+    "after an update": (torch.optim.SGD, "step", True),
+    "before an update": (torch, "_foreach_copy_", True),
+    "in the forward pass": (score_space, "logits", False),
+    "after the forward pass": (score_space, "logits", True),
+}
+
+
+@pytest.mark.parametrize("patience", [None, 20])
+@pytest.mark.parametrize("batch_size", [None, 7])
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("place", PLACES)
+def test_an_interrupt_leaves_model_and_history_at_the_last_whole_step(
+    monkeypatch, place, times, batch_size, patience
+):
+    owner, name, after = PLACES[place]
+    options = {"optimizer": "sgd", "learning_rate": 2.0, "batch_size": batch_size, "validation": _corpus(1)}
     corpus, model = _corpus(), _model()
     with monkeypatch.context() as patch:
-        _interrupt(patch, owner, name, call=4, after=after)
-        with pytest.warns(RuntimeWarning, match=r"interrupted after \d of 9 steps"):
-            history = ts.fit(model, corpus, steps=9, optimizer="sgd", learning_rate=0.5)
+        _press(patch, owner, name, 8, after, times)
+        with pytest.warns(RuntimeWarning, match=r"interrupted after \d of 40 steps"):
+            history = ts.fit(model, corpus, steps=40, patience=patience, **options)
     done = len(history.loss) - 1
-    assert done == (2 if owner is score_space else 3)
+    # The eighth call is that of the eighth update, or the forward pass of the second corpus at step 3 (full
+    # batch) or at step 5 (where the second epoch starts). Pressed twice, that step is undone.
+    last = {score_space: 3 if batch_size is None else 5}.get(owner, 8)
+    assert done == last - (times == 2)
     whole = _model()
-    ts.fit(whole, corpus, steps=done, optimizer="sgd", learning_rate=0.5)
+    expected = ts.fit(whole, corpus, steps=done, **options)
+    np.testing.assert_array_equal(history.loss, expected.loss)
+    np.testing.assert_array_equal(history.cls_norm, expected.cls_norm)
+    if patience is not None:
+        whole = _model()
+        ts.fit(whole, corpus, steps=history.best_step, **options)
     _same(model, _copies(whole))
-    assert history.loss[-1] == pytest.approx(model.loss(corpus).item(), rel=ROUNDING)
-    assert history.cls_norm.shape == history.accuracy.shape == (done + 1,)
 
 
 def test_an_interrupt_before_anything_was_measured_changes_nothing(monkeypatch):
     model = _model()
     before = _copies(model)
-    _interrupt(monkeypatch, score_space, "logits", call=1, after=False)
+    _press(monkeypatch, score_space, "logits", call=1, after=False, times=2)
     with pytest.warns(RuntimeWarning, match="interrupted after 0 of 9 steps"):
         history = ts.fit(model, _corpus(), steps=9)
     assert len(history.loss) == 0
     _same(model, before)
+
+
+def test_an_interrupt_in_the_very_last_step_is_not_lost(monkeypatch):
+    _press(monkeypatch, score_space, "logits", call=10, after=True, times=1)
+    with pytest.warns(RuntimeWarning, match="interrupted after 9 of 9 steps"):
+        assert len(ts.fit(_model(), _corpus(), steps=9).loss) == 10
+
+
+@pytest.mark.parametrize("learning_rate", [0.1, 1e160])
+def test_training_hands_back_what_ctrl_c_did_before(learning_rate):
+    before = signal.getsignal(signal.SIGINT)
+    assert before is signal.default_int_handler
+    try:
+        ts.fit(_model(), _corpus(), optimizer="sgd", learning_rate=learning_rate, steps=50)
+    except FloatingPointError:
+        assert learning_rate == 1e160
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_handler_of_your_own_is_left_alone():
+    heard = []
+    previous = signal.signal(signal.SIGINT, lambda *_: heard.append(1))
+    try:
+        model = _model()
+        history = ts.fit(
+            model,
+            _corpus(),
+            steps=4,
+            on_step=lambda step, *_: step == 2 and signal.raise_signal(signal.SIGINT),
+        )
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    assert heard == [1]
+    assert len(history.loss) == 5
+
+
+def test_training_in_a_thread_needs_no_signals():
+    expected, model = _model(), _model()
+    ts.fit(expected, _corpus(), steps=5)
+    thread = threading.Thread(target=ts.fit, args=(model, _corpus()), kwargs={"steps": 5})
+    thread.start()
+    thread.join()
+    _same(model, _copies(expected))
+
+
+INTERRUPTED = """
+import sys, warnings
+import numpy as np, torch
+import tokensel as ts
+
+torch.set_num_threads(1)
+corpus = ts.samplers.one_important_token(60, length=6, n_important=4, n_irrelevant=20, seed=0)
+held_out = ts.samplers.one_important_token(30, length=6, n_important=4, n_irrelevant=20, seed=1)
+
+def train(steps, patience=None, batch_size=None, on_step=None):
+    model = ts.AttentionClassifier.initialise(corpus.n_tokens, 40, seed=0)
+    return model, ts.fit(
+        model, corpus, steps, learning_rate=1e-3, batch_size=batch_size, validation=held_out,
+        patience=patience, on_step=on_step,
+    )
+
+def started(step, *_):
+    if step == 0:
+        print("started", flush=True)
+
+for patience, batch_size in [(None, None), (10**6, None), (None, 8), (10**6, 8)] * 3:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model, history = train(10**5, patience, batch_size, started)
+    assert ["interrupted after" in str(w.message) for w in caught] == [True], caught
+    steps = len(history.loss) - 1
+    assert 0 < steps < 10**5
+    whole, expected = train(steps, None, batch_size)
+    for name in ("loss", "accuracy", "cls_norm"):
+        np.testing.assert_array_equal(getattr(history, name), getattr(expected, name))
+    if patience is not None:
+        whole, _ = train(history.best_step, None, batch_size)
+    for name in ("embeddings", "cls", "output"):
+        assert torch.equal(getattr(model, name), getattr(whole, name)), name
+    print("consistent", flush=True)
+"""
+
+
+def test_ctrl_c_at_random_moments_of_a_real_process():
+    moments = np.random.default_rng(int(time.time())).uniform(0, 0.2, 12)
+    process = subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", INTERRUPTED],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    with process:
+        for moment in moments:
+            line = process.stdout.readline()
+            if line != "started\n":
+                break
+            time.sleep(moment)
+            process.send_signal(signal.SIGINT)
+            if process.stdout.readline() != "consistent\n":
+                break
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, f"moments {moments}: {errors}"
 
 
 # --- bad input ---
