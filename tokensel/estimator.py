@@ -144,9 +144,9 @@ class TokenSelector(ClassifierMixin, BaseEstimator):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
-        texts = self.input == "texts"
-        tags.input_tags.string = texts
-        tags.input_tags.two_d_array = tags.input_tags.sparse = tags.input_tags.positive_only = not texts
+        kind, is_text = tags.input_tags, self.input == "texts"
+        kind.string, kind.two_d_array = is_text, not is_text
+        kind.sparse = kind.positive_only = not is_text
         return tags
 
     def __sklearn_is_fitted__(self):
@@ -358,7 +358,7 @@ class TokenSelector(ClassifierMixin, BaseEstimator):
         check_random_state(self.random_state)
 
     def _corpora(self, X, label, rng):
-        """The vocabulary, and what to train and to validate on; of the latter the vocabulary knows nothing."""
+        """The vocabulary, what to train and what to validate on; the last has no say in the first."""
         X_held = None
         if self.early_stopping:
             rest, held = held_back(label, float(self.validation_fraction), rng)
