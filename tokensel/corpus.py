@@ -526,7 +526,7 @@ def _words(vocabulary, size=None):
 def _ids(sequence, i):
     """Read the token ids of sequence i as int64."""
     try:
-        ids = np.asarray(sequence)
+        ids = np.asarray(sequence.cpu() if hasattr(sequence, "cpu") else sequence)  # from any device
     except ValueError:  # lists of different lengths stand inside
         ids = None
     if ids is None or ids.ndim != 1:

@@ -26,7 +26,8 @@ class AttentionClassifier(torch.nn.Module):
     ----------
     embeddings, cls, output : torch.nn.Parameter
         Copies of the arguments, in their dtype (float32 or float64; integers become float64) and on their
-        device. All three can be trained; :func:`tokensel.fit` trains those it is told to.
+        device; arrays and lists, which have none, go where the embeddings are. All three can be trained;
+        :func:`tokensel.fit` trains those it is told to.
 
     Raises
     ------
@@ -46,9 +47,10 @@ class AttentionClassifier(torch.nn.Module):
 
     def __init__(self, embeddings, cls, output):
         super().__init__()
-        embeddings, cls, output = (
-            score_space.real_tensor(name, numbers).detach().clone()
-            for name, numbers in (("embeddings", embeddings), ("cls", cls), ("output", output))
+        embeddings = score_space.real_tensor("embeddings", embeddings).detach().clone()
+        cls, output = (
+            score_space.real_tensor(name, vector, embeddings.device).detach().clone()
+            for name, vector in (("cls", cls), ("output", output))
         )
         if embeddings.ndim != 2 or 0 in embeddings.shape:
             raise ValueError(

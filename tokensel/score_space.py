@@ -44,7 +44,7 @@ def logits(corpus, scores, values):
     scores : (S,) tensor or array
         :math:`a`. Only differences within a sequence matter, and they may be as large as the format holds.
     values : (S,) tensor or array
-        :math:`b`, of the same dtype and on the same device as the scores.
+        :math:`b`, of the same dtype and on the same device as the scores. An array goes where the scores are.
 
     Returns
     -------
@@ -73,9 +73,8 @@ def logits(corpus, scores, values):
     >>> ts.score_space.logits(corpus, [0.0, 0.0, 5.0], [3.0, 0.0, -1.0])
     tensor([ 1., -1.], dtype=torch.float64)
     """
-    counts = _counts_for(
-        corpus, scores := real_tensor("scores", scores), values := real_tensor("values", values)
-    )
+    scores, values = _real_tensors(scores, values)
+    counts = _counts_for(corpus, scores, values)
     return _Logits.apply(scores, values, counts)
 
 
@@ -102,9 +101,8 @@ def loss(corpus, scores, values):
     >>> ts.score_space.loss(corpus, [0.0, 0.0, 0.0], [0.0, 0.0, 0.0])
     tensor(0.6931, dtype=torch.float64)
     """
-    counts = _counts_for(
-        corpus, scores := real_tensor("scores", scores), values := real_tensor("values", values)
-    )
+    scores, values = _real_tensors(scores, values)
+    counts = _counts_for(corpus, scores, values)
     return _logistic(counts.labels * _Logits.apply(scores, values, counts))
 
 
@@ -136,9 +134,8 @@ def gradients(corpus, scores, values):
     >>> ts.score_space.gradients(corpus, [0.0, 0.0, 0.0], [0.0, 0.0, 0.0]).values
     tensor([-0.1250, -0.1250,  0.2500], dtype=torch.float64)
     """
-    counts = _counts_for(
-        corpus, scores := real_tensor("scores", scores), values := real_tensor("values", values)
-    )
+    scores, values = _real_tensors(scores, values)
+    counts = _counts_for(corpus, scores, values)
     with torch.no_grad():
         attended = _Attended(counts, scores, values)
         margins = counts.labels * attended.logits
@@ -171,7 +168,8 @@ def attention(corpus, scores):
     tensor([[0.3333, 0.6667, 0.0000],
             [0.0000, 0.0000, 1.0000]], dtype=torch.float64)
     """
-    counts = _counts_for(corpus, scores := real_tensor("scores", scores))
+    scores = real_tensor("scores", scores)
+    counts = _counts_for(corpus, scores)
     n_pairs, index = counts.matrix.values().shape[0], counts.matrix.col_indices().element_size()
     memory.require(
         # Of every pair its row, its place and its token, and four numbers on the way to its weight.
@@ -372,8 +370,15 @@ def _csr(crow, col, values, shape):
         return torch.sparse_csr_tensor(crow, col, values, shape, check_invariants=False)
 
 
-def real_tensor(name, numbers):
+def _real_tensors(scores, values):
+    scores = real_tensor("scores", scores)
+    return scores, real_tensor("values", values, scores.device)
+
+
+def real_tensor(name, numbers, device="cpu"):
     """Return numbers as a tensor: float32 and float64 are kept, integers and lists become float64.
+
+    A tensor stays where it is; an array or a list goes to the device.
 
     Examples
     --------
@@ -382,7 +387,8 @@ def real_tensor(name, numbers):
     """
     if not isinstance(numbers, torch.Tensor):
         single = getattr(numbers, "dtype", None) == np.float32
-        return torch.tensor(real_array(name, numbers).astype(np.float32 if single else np.float64))
+        numbers = real_array(name, numbers).astype(np.float32 if single else np.float64)
+        return torch.tensor(numbers, device=device)
     if numbers.dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64):
         return numbers.double()
     if numbers.dtype not in (torch.float32, torch.float64):
