@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import tokensel as ts
-from tokensel import score_space
+from tokensel import memory, score_space
 
 # Float64 rounding of sums of some hundred terms, over at most ten steps; parameters are of order one.
 ROUNDING = 1e-11
@@ -638,6 +638,22 @@ def test_ctrl_c_at_random_moments_of_a_real_process():
 
 
 # --- bad input ---
+
+
+@pytest.mark.parametrize(
+    ("options", "copies"),
+    [({"optimizer": "sgd"}, 2), ({}, 4), ({"patience": 3, "validation": _corpus(1)}, 6)],
+)
+def test_what_training_needs_beside_the_model_is_refused_where_it_does_not_fit(monkeypatch, options, copies):
+    n_bytes = copies * (12 * 5 + 5) * 8  # of E and p: gradient, undo, two moments of Adam, best and next best
+    monkeypatch.setattr(memory, "available", lambda device: n_bytes - 1)
+    model = _model()
+    before = _copies(model)
+    with pytest.raises(MemoryError, match=rf"optimiser's state: that would need .*{n_bytes:,} bytes"):
+        ts.fit(model, _corpus(), steps=3, **options)
+    _same(model, before)
+    monkeypatch.setattr(memory, "available", lambda device: max(n_bytes, 10_000))  # of counts, too
+    ts.fit(model, _corpus(), steps=3, **options)
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,8 @@ def fit(
     ------
     TypeError, ValueError
         An argument is not what it must be; the message says which, what it got and what it needs.
+    MemoryError
+        Gradients and the optimiser's state would not fit.
     FloatingPointError
         Scores, values or loss stopped being finite. The model is left as it was after the last step at which
         they were (with ``patience``, at the best step).

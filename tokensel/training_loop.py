@@ -12,6 +12,7 @@ import torch
 
 from tokensel import score_space
 from tokensel.arguments import generator, positive_number, real_number, whole_number
+from tokensel.memory import require
 from tokensel.progress import progress as progress_bar
 
 PARAMETERS = ("embeddings", "cls", "output")
@@ -131,14 +132,28 @@ class Share:
 
 def train_on(share, model, settings):
     """Train as `fit` says, on the sequences of all processes, of which this one has its share."""
-    steps, patience, validation = settings.steps, settings.patience, share.validation
-    if patience is not None and validation is None:
+    if settings.patience is not None and share.validation is None:
         raise ValueError(
-            f"patience={patience} needs a validation corpus: training stops when the accuracy on it no "
-            "longer rises"
+            f"patience={settings.patience} needs a validation corpus: training stops when the accuracy on it "
+            "no longer rises"
         )
+    with _Interrupts(wait=share.shared) as interrupts:
+        history = _descend(share, model, settings, interrupts)
+        if interrupts.pressed:
+            done = max(len(history.loss) - 1, 0)
+            message = f"training was interrupted after {done} of {settings.steps} steps"
+            warnings.warn(message, RuntimeWarning, stacklevel=3)
+    return history
+
+
+def _descend(share, model, settings, interrupts):
+    steps, patience, validation = settings.steps, settings.patience, share.validation
     parameters = tensors(model)
     trained = [parameters[name] for name in settings.train]
+    # Gradient and undo; Adam's two moments; the best parameters, and the next best while they are copied.
+    copies = 2 + 2 * (settings.optimizer == "adam") + 2 * (patience is not None)
+    n_bytes = copies * sum(tensor.nbytes for tensor in trained)
+    require(n_bytes, "gradients and the optimiser's state", trained[0].device)
     optimizer = _optimizer(settings, trained)
     batches = _batches(share.n_sequences, settings.batch_size, generator(settings.seed))
 
@@ -146,12 +161,9 @@ def train_on(share, model, settings):
     n_measured = n_waited = 0
     before, before_step = [torch.empty_like(t) for t in trained], None  # where the step under way started
     best, best_step = None, None  # with patience: the parameters at the best step so far
-    gradients, interrupted = None, False
-    with (
-        _Interrupts(wait=share.shared) as interrupts,
-        progress_bar(steps, show=settings.progress, description="training") as bar,
-    ):
-        try:
+    gradients = None
+    try:
+        with progress_bar(steps, show=settings.progress, description="training") as bar:
             for step in range(steps + 1):
                 rows, size, epoch_starts = next(batches)
                 validates = validation is not None and (epoch_starts or step == steps)
@@ -182,6 +194,8 @@ def train_on(share, model, settings):
                         best, best_step, n_waited = [t.clone() for t in trained], step, 0
                 if settings.on_step is not None:
                     settings.on_step(step, scores, values)
+                if interrupted:
+                    interrupts.pressed = True  # perhaps in another process
                 if step == steps or interrupted or (patience is not None and n_waited >= patience):
                     break
 
@@ -195,22 +209,17 @@ def train_on(share, model, settings):
                 optimizer.step()
                 bar.update()
                 bar.set_postfix(loss=f"{loss:.4f}", refresh=False)
-        except KeyboardInterrupt:
-            if share.shared:  # the others would wait for this process
-                raise
-            interrupted = True
-        finally:
-            interrupts.wait = True
-            history = History(*measured[:, :n_measured])
-            if before_step is not None and before_step == n_measured - 1:  # begun but not measured: undo it
-                _copy(before, trained)
-            if best is not None and history.best_step < n_measured - 1:
-                _copy(best, trained)
-        if interrupted or interrupts.pressed:
-            done = max(n_measured - 1, 0)
-            warnings.warn(
-                f"training was interrupted after {done} of {steps} steps", RuntimeWarning, stacklevel=3
-            )
+    except KeyboardInterrupt:
+        if share.shared:  # the others would wait for this process
+            raise
+        interrupts.pressed = True
+    finally:
+        interrupts.wait = True
+        history = History(*measured[:, :n_measured])
+        if before_step is not None and before_step == n_measured - 1:  # begun but not measured: undo it
+            _copy(before, trained)
+        if best is not None and history.best_step < n_measured - 1:
+            _copy(best, trained)
     return history
 
 
