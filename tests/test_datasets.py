@@ -1,11 +1,14 @@
-"""IMDB from every source, offline: made-up archives, the installed package, a server on this machine."""
+"""IMDB and Yelp, offline: made-up archives, the installed package, a server on this machine."""
 
 import csv
+import gzip
 import hashlib
 import http.server
 import importlib.metadata
 import io
 import re
+import socket
+import struct
 import subprocess
 import sys
 import tarfile
@@ -36,26 +39,54 @@ TRAIN = ["A dull plot", "What a dull, dull film.<br /><br />Really dull", "dull:
 TRAIN += ["A great film", "A great, GREAT plot", "Great?\n'Twas naïve!"]
 TEST = ["this great film is dull", "a truly great plot"]
 
+# As Yelp's archive writes them: classes 1 and 2, line ends as backslash and n, quotes doubled.
+YELP = {
+    "readme.txt": "about the data",
+    "test.csv": '"2","Great ""deli"", truly"\n"1","A dull bar\\n\\nDull"\n',
+    "train.csv": '"1","A dull bar.\\nSo ""dull"""\n"2","A great deli"\n'
+    '"1","dull, na\u00efve\\nbar"\n"2","Great bar!"\n',
+}
+YELP_TRAIN = ['A dull bar. So "dull"', "A great deli", "dull, na\u00efve bar", "Great bar!"]
+YELP_TEST = ['Great "deli", truly', "A dull bar  Dull"]
+
 
 def member(name, text=""):
     info = tarfile.TarInfo(name)
-    data = text.encode()
+    data = text if isinstance(text, bytes) else text.encode()
     info.size = len(data)
-    return info, io.BytesIO(data)
+    return info, data
 
 
 def link(name, target, kind=tarfile.SYMTYPE):
     info = tarfile.TarInfo(name)
     info.type, info.linkname = kind, target
-    return info, None
+    return info, b""
 
 
 def write_archive(folder, *extra, prefix="aclImdb/", reviews=REVIEWS):
     path = folder / "aclImdb_v1.tar.gz"
     with tarfile.open(path, "w:gz") as archive:
         for info, data in [*(member(prefix + name, text) for name, text in reviews.items()), *extra]:
-            archive.addfile(info, data)
+            archive.addfile(info, io.BytesIO(data))
     return path
+
+
+def write_yelp(folder, *extra, files=YELP):
+    path = folder / "yelp_review_polarity_csv.tgz"
+    with tarfile.open(path, "w:gz") as archive:
+        named = [member(f"yelp_review_polarity_csv/{name}", text) for name, text in files.items()]
+        for info, data in [*named, *extra]:
+            archive.addfile(info, io.BytesIO(data))
+    return path
+
+
+DATASETS = {"imdb": (datasets.imdb, write_archive, "_IMDB"), "yelp": (datasets.yelp, write_yelp, "_YELP")}
+
+
+@pytest.fixture(params=DATASETS)
+def dataset(request):
+    """A dataset: its function, what writes an archive like the official one, and its constants."""
+    return DATASETS[request.param]
 
 
 def write_folder(folder):
@@ -70,15 +101,17 @@ def everything_under(folder):
     return {str(path): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
 
 
-@pytest.fixture(autouse=True)
-def own_home(tmp_path_factory, monkeypatch):
-    """No test reads the folders of whoever runs it, or reaches another machine."""
-    monkeypatch.delenv("TOKENSEL_DATA", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(
-        datasets, "_IMDB_ADDRESS", "http://127.0.0.1:9/aclImdb_v1.tar.gz"
-    )  # nothing answers there
+@pytest.fixture(autouse=True, scope="module")
+def own_home(tmp_path_factory):
+    """No test reads or writes the folders of whoever runs it, or reaches another machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("TOKENSEL_DATA", raising=False)
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("account")))
+        patch.setenv("TOKENSEL_CACHE", str(tmp_path_factory.mktemp("counts")))
+        patch.setenv("NO_PROXY", "127.0.0.1")
+        for name in ("_IMDB_ADDRESS", "_YELP_ADDRESS"):  # nothing answers there
+            patch.setattr(datasets, name, "http://127.0.0.1:9/archive")
+        yield
 
 
 @pytest.fixture
@@ -144,6 +177,68 @@ def test_the_cache_of_the_account_comes_last(tmp_path, monkeypatch):
     cache.mkdir(parents=True)
     write_archive(cache)
     assert datasets.imdb(min_document_frequency=2).n_sequences == 6
+
+
+def test_counts_are_kept_by_the_contents_of_the_archive(dataset, tmp_path, monkeypatch):
+    read, write, _ = dataset
+    monkeypatch.setenv("TOKENSEL_CACHE", str(tmp_path / "counts"))
+    for home in ("one", "other"):
+        (tmp_path / home).mkdir()
+        write(tmp_path / home)
+        archive = next((tmp_path / home).iterdir())
+        archive.write_bytes(gzip.compress(gzip.decompress(archive.read_bytes()), mtime=0))
+        for subset in ("train", "test", "all"):
+            read(subset, 1, data_home=tmp_path / home)
+    before = everything_under(tmp_path / "counts")
+    assert len(list((tmp_path / "counts").iterdir())) == 3  # one a subset, wherever the archive is
+    monkeypatch.setattr(datasets, "members", lambda path: pytest.fail("read, although its counts are kept"))
+    for subset, size in (("train", {4, 6}), ("test", {2}), ("all", {6, 8})):
+        assert read(subset, 1, data_home=tmp_path / "one").n_sequences in size
+    monkeypatch.undo()
+    monkeypatch.setenv("TOKENSEL_CACHE", str(tmp_path / "counts"))
+    read("all", 1, data_home=tmp_path / "one", keep_texts=True, cache=False)
+    read("all", 1, data_home=tmp_path / "one", keep_texts=True)
+    assert everything_under(tmp_path / "counts") == before
+    write(tmp_path / "one", member("more.txt", "another archive"))
+    read("train", 1, data_home=tmp_path / "one")
+    assert len(list((tmp_path / "counts").iterdir())) == 4
+
+
+def test_counts_of_a_folder_are_kept_by_its_contents(tmp_path, monkeypatch):
+    monkeypatch.setenv("TOKENSEL_CACHE", str(tmp_path / "counts"))
+    write_folder(tmp_path)
+    review = tmp_path / "aclImdb" / "train" / "pos" / "0_10.txt"
+    assert datasets.imdb(min_document_frequency=1, data_home=tmp_path).vocabulary.count("superb") == 0
+    review.write_text("A superb plot")
+    assert datasets.imdb(min_document_frequency=1, data_home=tmp_path).vocabulary.count("superb") == 1
+    review.rename(review.with_name("1_1.txt"))
+    datasets.imdb(min_document_frequency=1, data_home=tmp_path)
+    assert len(list((tmp_path / "counts").iterdir())) == 3
+
+
+def test_reads_the_yelp_archive(tmp_path):
+    write_yelp(tmp_path, member("yelp_review_polarity_csv/._train.csv", "\x00what a Mac leaves behind"))
+    before = everything_under(tmp_path)
+    for subset, texts, labels in (
+        ("train", YELP_TRAIN, [-1, 1, -1, 1]),
+        ("test", YELP_TEST, [1, -1]),
+        ("all", YELP_TRAIN + YELP_TEST, [-1, 1, -1, 1, 1, -1]),
+    ):
+        corpus = datasets.yelp(subset, 2, keep_texts=True, data_home=tmp_path)
+        assert corpus.texts == tuple(texts)
+        assert corpus.labels.tolist() == labels
+        assert corpus.vocabulary == ("a", "bar", "dull", "great")
+        words = [re.findall(r"\w+", text.lower()) for text in texts]
+        assert corpus.counts.toarray().tolist() == [list(map(w.count, corpus.vocabulary)) for w in words]
+        assert datasets.yelp(subset, 2, data_home=tmp_path).texts is None
+    assert everything_under(tmp_path) == before
+
+
+def test_yelp_reviews_that_keep_no_token_are_left_out_and_named(tmp_path):
+    write_yelp(tmp_path, files=YELP | {"test.csv": '"1","Meh"\n"1","dull"\n"2","..."\n"2","great"\n'})
+    with pytest.warns(UserWarning, match=r"2 texts left out: .* \(positions 0, 2\)"):
+        corpus = datasets.yelp("test", 2, keep_texts=True, data_home=tmp_path)
+    assert corpus.texts == ("dull", "great")
 
 
 # The installed package
@@ -240,45 +335,67 @@ def test_the_package_does_not_have_the_test_reviews(tmp_path, subset):
 
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        self.server.requests += 1
-        self.send_response(self.server.status)
-        self.send_header("Content-Length", str(len(self.server.body) + self.server.missing))
+        server = self.server
+        server.requests += 1
+        self.send_response(404 if server.failure == "gone" else 200)
+        body = server.body + b"\0" * (server.failure == "other bytes")
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(self.server.body)
+        half = server.failure in ("dies half-way", "resets half-way", "falls silent half-way")
+        self.wfile.write(body[: len(body) // 2] if half else body)
+        if server.failure == "resets half-way":
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()
+        elif server.failure == "falls silent half-way":
+            server.released.wait(60)
 
     def log_message(self, *arguments):
         """Keep the test's output free of requests."""
 
 
 @pytest.fixture
-def server(tmp_path, monkeypatch, no_package):
-    """A server that hands out an archive with the published checksum, until a test changes its mind."""
+def server(dataset, tmp_path, monkeypatch, no_package):
+    """A server that hands out an archive with the published checksum, unless a test makes it fail."""
+    _, write, constants = dataset
     published = tmp_path / "published"
     published.mkdir()
-    body = write_archive(published).read_bytes()
-    monkeypatch.setattr(datasets, "_IMDB_MD5", hashlib.md5(body).hexdigest())
+    archive = write(published)
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.body, server.status, server.missing, server.requests = body, 200, 0, 0
-        address = f"http://127.0.0.1:{server.server_address[1]}/aclImdb_v1.tar.gz"
-        monkeypatch.setattr(datasets, "_IMDB_ADDRESS", address)
+        server.body, server.name, server.failure, server.requests = (
+            archive.read_bytes(),
+            archive.name,
+            None,
+            0,
+        )
+        server.released = threading.Event()
+        address = f"http://127.0.0.1:{server.server_address[1]}/{archive.name}"
+        monkeypatch.setattr(datasets, f"{constants}_ADDRESS", address)
+        monkeypatch.setattr(datasets, f"{constants}_MD5", hashlib.md5(server.body).hexdigest())
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield server
+        server.released.set()
         server.shutdown()
         thread.join()
 
 
-def test_downloads_once(server, tmp_path):
+def test_downloads_once(dataset, server, tmp_path):
     home = tmp_path / "new" / "home"
     for _ in range(2):
-        assert datasets.imdb("all", 2, data_home=home).n_sequences == 8
+        assert dataset[0]("all", 2, data_home=home).n_sequences > 2
     assert server.requests == 1
-    assert {path.name: path.read_bytes() for path in home.iterdir()} == {"aclImdb_v1.tar.gz": server.body}
+    assert {path.name: path.read_bytes() for path in home.iterdir()} == {server.name: server.body}
 
 
 @pytest.mark.parametrize("home_exists", [False, True])
-@pytest.mark.parametrize("failure", ["other bytes", "cut short", "gone"])
-def test_a_failed_download_leaves_nothing_behind(server, tmp_path, failure, home_exists):
+@pytest.mark.parametrize(
+    "failure", ["other bytes", "dies half-way", "resets half-way", "falls silent half-way", "gone"]
+)
+def test_a_failed_download_leaves_nothing_behind_and_the_next_works(
+    dataset, server, tmp_path, monkeypatch, failure, home_exists
+):
+    monkeypatch.setattr("pooch.downloaders.DEFAULT_TIMEOUT", 0.5)
+    monkeypatch.setenv("TOKENSEL_CACHE", str(tmp_path / "counts"))
     home = tmp_path / "home" / "data"
     if home_exists:
         home.mkdir(parents=True)
@@ -286,15 +403,26 @@ def test_a_failed_download_leaves_nothing_behind(server, tmp_path, failure, home
     before = everything_under(tmp_path)
     error, message = datasets.DatasetNotFound, "the download failed"
     if failure == "other bytes":
-        server.body += b"\0"
         error, message = ValueError, "does not match the known hash"
-    elif failure == "cut short":
-        server.missing = 10
-    else:
-        server.status = 404
+    server.failure = failure
     with pytest.raises(error, match=message):
-        datasets.imdb(data_home=home)
+        dataset[0](min_document_frequency=1, data_home=home)
     assert server.requests == 1
+    assert everything_under(tmp_path) == before
+    server.failure = None
+    assert dataset[0](min_document_frequency=1, data_home=home).n_sequences >= 4
+    assert server.requests == 2
+    assert (home / server.name).read_bytes() == server.body
+
+
+def test_nothing_is_downloaded_where_that_is_not_allowed(dataset, server, tmp_path):
+    before = everything_under(tmp_path)
+    with pytest.raises(datasets.DatasetNotFound) as caught:
+        dataset[0](data_home=tmp_path / "home", download_if_missing=False)
+    message = str(caught.value)
+    assert f"reviews are not in {tmp_path / 'home'}, and download_if_missing=False" in message
+    assert f"put {server.name} into a folder and set TOKENSEL_DATA to that folder" in message
+    assert server.requests == 0
     assert everything_under(tmp_path) == before
 
 
@@ -309,17 +437,20 @@ def test_a_failed_download_leaves_nothing_behind(server, tmp_path, failure, home
         member("/tmp/evil.txt", "evil"),
         link("aclImdb/train/pos/7_7.txt", "/etc/passwd"),
         link("aclImdb/train/pos/8_7.txt", "aclImdb/train/pos/1_9.txt", tarfile.LNKTYPE),
+        link("yelp_review_polarity_csv/train.csv", "/etc/passwd"),
         link("aclImdb/train/pos/9_7.txt", "", tarfile.FIFOTYPE),
     ],
-    ids=["parent", "parent inside", "absolute", "symbolic link", "hard link", "fifo"],
+    ids=["parent", "parent inside", "absolute", "symbolic", "hard", "symbolic of Yelp", "fifo"],
 )
-def test_links_and_paths_that_lead_outside_are_refused(tmp_path, intruder):
-    write_archive(tmp_path, intruder)
+def test_links_and_paths_that_lead_outside_are_refused(dataset, tmp_path, monkeypatch, intruder):
+    monkeypatch.setenv("TOKENSEL_CACHE", str(tmp_path / "counts"))
+    (tmp_path / "counts").mkdir()
+    dataset[1](tmp_path, intruder)
     before = everything_under(tmp_path)
     with pytest.raises(
         ValueError, match="a link or a path that leads outside: it is not the official archive"
     ):
-        datasets.imdb(min_document_frequency=1, data_home=tmp_path)
+        dataset[0](min_document_frequency=1, data_home=tmp_path)
     assert everything_under(tmp_path) == before
 
 
@@ -339,11 +470,43 @@ def checksum_wrong(data):
 @pytest.mark.parametrize(
     "damage", [cut_off, corrupted, checksum_wrong, lambda data: b"no archive", lambda data: b""]
 )
-def test_a_damaged_archive_is_named(tmp_path, damage):
-    path = write_archive(tmp_path)
+def test_a_damaged_archive_is_named(dataset, tmp_path, monkeypatch, damage):
+    monkeypatch.setenv("TOKENSEL_CACHE", str(tmp_path / "counts"))
+    path = dataset[1](tmp_path)
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(ValueError, match=r"aclImdb_v1\.tar\.gz is damaged, or not the official archive"):
-        datasets.imdb(min_document_frequency=1, data_home=tmp_path)
+    with pytest.raises(ValueError, match=rf"{path.name} is damaged, or not the official archive"):
+        dataset[0](min_document_frequency=1, data_home=tmp_path)
+    assert list((tmp_path / "counts").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            '"1","dull"\n"3","great"\n',
+            r"a row of .*/train\.csv must be a class, 1 or 2, and a text, got \['3'",
+        ),
+        ('"1","dull"\n"2","great","deli"\n', "must be a class, 1 or 2, and a text, got"),
+        ('"1","dull"\n\n"2","great"\n', r"must be a class, 1 or 2, and a text, got \[\]"),
+        ('"1","dull"\n"1","boring"\n', "lacks positive or negative reviews in 'train': is it complete?"),
+        ("", "lacks positive or negative reviews in 'train'"),
+        (
+            '"1","dull"\n"2","' + "great " * 30_000 + '"\n',
+            "is damaged, or not the official archive: field larger",
+        ),
+    ],
+    ids=["class", "columns", "empty row", "one class", "no row", "field too large"],
+)
+def test_rows_that_yelp_does_not_have_are_named(tmp_path, content, message):
+    write_yelp(tmp_path, files=YELP | {"train.csv": content})
+    with pytest.raises(ValueError, match=message):
+        datasets.yelp(min_document_frequency=1, data_home=tmp_path)
+
+
+def test_yelp_reviews_that_are_not_utf8_are_named(tmp_path):
+    write_yelp(tmp_path, files={"train.csv": b'"1","na\xefve"\n'})
+    with pytest.raises(ValueError, match="is damaged, or not the official archive: 'utf-8' codec"):
+        datasets.yelp(min_document_frequency=1, data_home=tmp_path)
 
 
 def test_reviews_that_are_not_utf8_are_named(tmp_path):
@@ -354,9 +517,7 @@ def test_reviews_that_are_not_utf8_are_named(tmp_path):
 
     other = tmp_path / "other"
     other.mkdir()
-    info = tarfile.TarInfo("aclImdb/train/pos/5_8.txt")
-    info.size = 5
-    write_archive(other, (info, io.BytesIO(b"na\xefve")))
+    write_archive(other, member("aclImdb/train/pos/5_8.txt", b"na\xefve"))
     with pytest.raises(ValueError, match="is damaged, or not the official archive: 'utf-8' codec"):
         datasets.imdb(min_document_frequency=1, data_home=other)
 
@@ -386,15 +547,15 @@ def test_an_incomplete_archive_is_named(tmp_path, missing):
         ),
     ],
 )
-def test_arguments_are_checked_before_anything_is_read(arguments, error, message, no_package):
+def test_arguments_are_checked_before_anything_is_read(dataset, arguments, error, message, no_package):
     with pytest.raises(error, match=message):
-        datasets.imdb(**arguments)
+        dataset[0](**arguments)
 
 
-def test_data_home_must_be_a_folder(tmp_path):
-    path = write_archive(tmp_path)
+def test_data_home_must_be_a_folder(dataset, tmp_path):
+    path = dataset[1](tmp_path)
     with pytest.raises(ValueError, match=r"must name a folder, but .* is a file"):
-        datasets.imdb(data_home=path)
+        dataset[0](data_home=path)
 
 
 def test_a_cut_that_empties_reviews_says_how_many_and_what_to_do(tmp_path):
