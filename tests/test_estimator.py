@@ -106,13 +106,14 @@ def test_probabilities_and_logits_have_the_same_order():
     """scikit-learn's check, which passes us over: its numbers must not be negative here."""
 
     class Shifted(ts.TokenSelector):
-        decision_function = ts.TokenSelector._logits
-
         def fit(self, X, y):
-            return super().fit(X + 1, y)  # the numbers are above -1
+            return super().fit(X + 1, y)  # its numbers are above -1
 
-        def _logits(self, X):
-            return super()._logits(X + 1)
+        def _counts(self, X):
+            return super()._counts(X + 1)
+
+        def decision_function(self, X):  # here also before fit
+            return self._logits(X)
 
     check_decision_proba_consistency("Shifted", Shifted(input="counts"))
 
@@ -590,7 +591,7 @@ BAD_PARAMETERS = {
     "patience": 0,
     "batch_size": 0,
     "dtype": "float16",
-    "device": "abacus",
+    "device": 3,
     "random_state": -1,
 }
 
@@ -600,6 +601,11 @@ def test_a_parameter_that_makes_no_sense(name, value):
     selector = ts.TokenSelector(**{name: value})  # scikit-learn's convention: said by fit
     with pytest.raises((ValueError, TypeError), match="Seed must be" if name == "random_state" else name):
         selector.fit(TEXTS, LIKED)
+
+
+def test_a_device_that_is_not_there():
+    with pytest.raises(ValueError, match="device 'abacus' cannot be used here"):
+        small(device="abacus").fit(TEXTS, LIKED)
 
 
 BAD_TEXTS = {

@@ -345,6 +345,8 @@ class TokenSelector(ClassifierMixin, BaseEstimator):
             raise ValueError(f"optimizer must be one of {', '.join(OPTIMIZERS)}, got {self.optimizer!r}")
         if self.dtype not in ("float32", "float64"):
             raise ValueError(f'dtype must be "float32" or "float64", got {self.dtype!r}')
+        if not isinstance(self.device, str | torch.device):
+            raise TypeError(f'device must be a str such as "cpu" or "cuda", got {self.device!r}')
         if not isinstance(self.early_stopping, bool | np.bool_):
             raise TypeError(f"early_stopping must be True or False, got {self.early_stopping!r}")
         for name, least in (("dim", 1), ("steps", 0), ("min_document_frequency", 1), ("patience", 1)):

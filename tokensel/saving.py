@@ -35,7 +35,7 @@ def save(estimator, path):
     parameters["device"] = str(estimator.device)
     if isinstance(estimator.random_state, np.random.RandomState):
         raise ValueError("random_state is a RandomState, which cannot be saved: set it to an int or None")
-    classes, texts = estimator.classes_, estimator.input == "texts"
+    classes, vocabulary = estimator.classes_, estimator.vocabulary_
     names = getattr(estimator, "feature_names_in_", None)
     description = {
         "format": FORMAT,
@@ -45,14 +45,14 @@ def save(estimator, path):
             "type": "str" if classes.dtype.kind == "U" else classes.dtype.name,
             "values": classes.tolist(),
         },
-        "vocabulary": list(estimator.vocabulary_) if texts else None,
-        "n_features": None if texts else estimator.n_features_in_,
+        "vocabulary": list(vocabulary) if isinstance(vocabulary, tuple) else None,
+        "n_features": getattr(estimator, "n_features_in_", None),
         "feature_names": None if names is None else names.tolist(),
     }
     arrays = {part: getattr(estimator.model_, part).detach().cpu().numpy() for part in _PARTS}
     arrays |= {f"history.{name}": getattr(estimator.history_, name) for name in _HISTORY}
-    if not texts:
-        arrays["columns"] = estimator.vocabulary_
+    if isinstance(vocabulary, np.ndarray):
+        arrays["columns"] = vocabulary
     try:
         data = _pack(arrays, description)
         _restored(type(estimator), *_unpack(data))
@@ -63,7 +63,10 @@ def save(estimator, path):
 
 def load(cls, path, device):
     """Read what `save` has written as an estimator of class ``cls`` on a device."""
-    data = Path(path).read_bytes()
+    return _loaded(cls, path, Path(path).read_bytes(), device)
+
+
+def _loaded(cls, path, data, device):
     try:
         estimator = _restored(cls, *_unpack(data))
     except (TypeError, ValueError, OverflowError) as error:
@@ -140,7 +143,7 @@ def _restored(cls, arrays, description):
     counts = estimator.input == "counts"
     names = {*_PARTS, *(f"history.{name}" for name in _HISTORY)} | ({"columns"} if counts else set())
     _need(set(arrays) == names, f"it must hold the arrays {sorted(names)}, but holds {sorted(arrays)}")
-    model = AttentionClassifier(*(arrays[part].copy() for part in _PARTS))
+    model = AttentionClassifier(*(arrays[part] for part in _PARTS))
     estimator.history_ = _history(arrays)
     estimator.classes_ = _classes(description["classes"])
     n_tokens = len(model.embeddings)
