@@ -5,23 +5,22 @@ is arrays and JSON, checked against its digests before it is used, and never unp
 """
 
 import hashlib
-import io
 import json
 import os
 import shutil
-import tempfile
 import time
 import unicodedata
 import uuid
 import warnings
 from array import array
 from collections import defaultdict
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 
 from tokensel.arguments import whole_number
+from tokensel.array_files import ArrayFile, CannotKeep, mapped, new_file, on_disk
 from tokensel.corpus import TOKEN, Corpus, _csr, _plural, _refuse_empty, _signs, _words, tokenise
 from tokensel.memory import require
 from tokensel.progress import progress
@@ -35,10 +34,6 @@ _FILES = (*(f"{name}.npy" for name in _ARRAYS), "vocabulary.json")
 _RECORD = "entry.json"
 _PARTIAL = ".partial-"  # of entries that are being written, or being removed
 _ABANDONED = 24 * 3600  # seconds after which nobody writes there any more
-
-
-class CountsNotKept(OSError):
-    """The folder for the counts cannot be written: it is full, read-only, or no folder."""
 
 
 class EmptyTexts(ValueError):
@@ -73,7 +68,7 @@ def count(rows, min_document_frequency=1, vocabulary=None, folder=None, empty="r
     ------
     ValueError
         If there is no text, or one without any token is not to be left out, or none is left.
-    CountsNotKept
+    CannotKeep
         If the folder cannot be written.
 
     Examples
@@ -161,59 +156,61 @@ def _settings(min_document_frequency, vocabulary, empty):
 
 def _count(rows, least, vocabulary, empty, folder):
     """Corpus, and the positions of the texts that were left out."""
-    with ExitStack() as opened:
-        spill = _opened(opened, folder, None)
+    with ExitStack() as stack:
+        spill = new_file(folder, None, stack)
         ids, frequency, labels, chunks = _provisional(rows, spill, in_memory=folder is None)
         if not labels:
             raise ValueError("there is no text to count")
-        given = vocabulary is not None
-        if not given:
+        if vocabulary is None:
+            why = f"lose every token to the cut min_document_frequency={least}"
+            remedy = "lower min_document_frequency, or leave those texts out"
             vocabulary = tuple(sorted(word for word, i in ids.items() if frequency[i] >= least))
+        else:
+            why = f"hold no token of the given vocabulary of {len(vocabulary):,} words"
+            remedy = "give a larger vocabulary, or leave those texts out"
         place = np.full(len(ids), -1, dtype=np.int32)
         for s, word in enumerate(vocabulary):
             if word in ids:
                 place[ids[word]] = s
-        n_entries = int(frequency[place >= 0].sum())
-        index = np.int32 if max(len(vocabulary), n_entries) <= np.iinfo(np.int32).max else np.int64
+
+        size = int(frequency[place >= 0].sum())
+        index = np.int32 if max(len(vocabulary), size) <= np.iinfo(np.int32).max else np.int64
         if folder is None:
-            n_bytes = n_entries * (8 + np.dtype(index).itemsize)
+            n_bytes = size * (8 + np.dtype(index).itemsize)
             require(n_bytes, f"the counts of {_plural(len(labels), 'text')}")
-        data = _Array(opened, folder, "data", np.int64, n_entries)
-        indices = _Array(opened, folder, "indices", index, n_entries)
+        data = ArrayFile(folder, "data", np.int64, size, stack)
+        indices = ArrayFile(folder, "indices", index, size, stack)
         sizes, lengths = _cut(spill, chunks, place, len(vocabulary), data, indices)
+        arrays = {"data": data.finished(), "indices": indices.finished()}
 
         stays = sizes > 0
-        if given:
-            why = f"hold no token of the given vocabulary of {len(vocabulary):,} words"
-            remedy = "give a larger vocabulary, or leave those texts out"
-        else:
-            why = f"lose every token to the cut min_document_frequency={least}"
-            remedy = "lower min_document_frequency, or leave those texts out"
         if empty == "raise":
             has_token = np.concatenate([np.diff(indptr) > 0 for indptr in chunks])
-            try:
-                _refuse_empty(has_token, "hold no token at all", "leave them out")
-                _refuse_empty(stays, why, remedy)
-            except ValueError as error:
-                raise EmptyTexts(*error.args) from None
+            _refuse(has_token, "hold no token at all", "leave them out")
+            _refuse(stays, why, remedy)
         elif not stays.any():
             raise EmptyTexts(f"no text keeps a token: all {len(stays):,} {why}")
-
         few = {
             "indptr": np.concatenate([[0], np.cumsum(sizes[stays])]).astype(index),
             "labels": _signs(np.array(labels), len(labels))[stays],
             "lengths": lengths[stays],
             "left_out": np.flatnonzero(~stays),
         }
-        arrays = {"data": data.finished(), "indices": indices.finished()}
         for name, numbers in few.items():
-            whole = _Array(opened, folder, name, numbers.dtype, len(numbers))
+            whole = ArrayFile(folder, name, numbers.dtype, len(numbers), stack)
             whole.append(numbers)
             arrays[name] = whole.finished()
-        if folder is not None:
-            with _disk():
-                Path(folder, "vocabulary.json").write_text(json.dumps(vocabulary))
+    if folder is not None:
+        with on_disk():
+            Path(folder, "vocabulary.json").write_text(json.dumps(vocabulary))
     return _assembled(arrays, vocabulary)
+
+
+def _refuse(has_token, why, remedy):
+    try:
+        _refuse_empty(has_token, why, remedy)
+    except ValueError as error:
+        raise EmptyTexts(*error.args) from None
 
 
 def _provisional(rows, spill, in_memory):
@@ -243,7 +240,7 @@ def _provisional(rows, spill, in_memory):
         )
         if in_memory:
             require(8 * counts.nnz, f"the counts of the first {_plural(len(labels), 'text')}")
-        with _disk():
+        with on_disk():
             spill.write(counts.indices.data)
             spill.write(counts.data.data)
         chunks.append(counts.indptr)
@@ -254,10 +251,10 @@ def _cut(spill, chunks, place, n_tokens, data, indices):
     from scipy.sparse import csr_array
 
     def read(size):
-        with _disk():
+        with on_disk():
             return np.frombuffer(spill.read(4 * size), dtype=np.int32)
 
-    with _disk():
+    with on_disk():
         spill.seek(0)
     sizes, lengths = [], []
     for indptr in chunks:
@@ -273,48 +270,6 @@ def _cut(spill, chunks, place, n_tokens, data, indices):
         sizes.append(np.diff(ends))
         lengths.append(counts.sum(axis=1))
     return np.concatenate(sizes), np.concatenate(lengths)
-
-
-def _opened(stack, folder, name):
-    """A new file of the folder (without a name it is gone when closed), or one in memory."""
-    if folder is None:
-        return io.BytesIO()
-    with _disk():
-        file = tempfile.TemporaryFile(dir=folder) if name is None else Path(folder, name).open("xb")  # noqa: SIM115
-    stack.callback(_close, file)
-    return file
-
-
-def _close(file):
-    with _disk():  # what is still buffered may find no room
-        file.close()
-
-
-class _Array:
-    """An array that is written from its start to its end: in memory, or in an .npy file of a folder."""
-
-    def __init__(self, stack, folder, name, dtype, size):
-        self.dtype = np.dtype(dtype)
-        self.path = None if folder is None else Path(folder, f"{name}.npy")
-        self.file = _opened(stack, folder, f"{name}.npy")
-        if self.path is not None:
-            header = {"descr": self.dtype.str, "fortran_order": False, "shape": (size,)}
-            with _disk():
-                np.lib.format.write_array_header_1_0(self.file, header)
-
-    def append(self, numbers):
-        with _disk():
-            self.file.write(np.ascontiguousarray(numbers, dtype=self.dtype).data)
-
-    def finished(self):
-        if self.path is None:
-            return np.frombuffer(self.file.getbuffer(), dtype=self.dtype)
-        _close(self.file)
-        return _mapped(self.path)
-
-
-def _mapped(path):
-    return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
 
 
 def _assembled(arrays, vocabulary):
@@ -334,15 +289,6 @@ def _warn(left_out):
         )
 
 
-@contextmanager
-def _disk():
-    """Tell what fails because the folder cannot be written from what fails because texts cannot be read."""
-    try:
-        yield
-    except OSError as error:
-        raise CountsNotKept(error.errno, error.strerror or str(error), error.filename) from error
-
-
 # The cache
 
 
@@ -358,10 +304,10 @@ def _from_cache(source, rows, settings):
     }
     entry = _cache_folder() / hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()
     try:
-        with _disk():
+        with on_disk():
             found = _read(entry, recipe)
         return found or _kept(entry, recipe, rows, settings)
-    except CountsNotKept as error:
+    except CannotKeep as error:
         warnings.warn(
             f"the counts cannot be kept in {entry.parent} ({error}): they are made in memory. "
             "TOKENSEL_CACHE can name another folder",
@@ -400,13 +346,13 @@ def _read(entry, recipe):
         )
         _remove(entry)
         return None
-    arrays = {name: _mapped(entry / f"{name}.npy") for name in _ARRAYS}
+    arrays = {name: mapped(entry / f"{name}.npy") for name in _ARRAYS}
     return _assembled(arrays, tuple(json.loads((entry / "vocabulary.json").read_bytes())))
 
 
 def _kept(entry, recipe, rows, settings):
     """Count into a neighbour of the entry, rename it, and read it."""
-    with _disk():
+    with on_disk():
         entry.parent.mkdir(parents=True, exist_ok=True)
         for left in entry.parent.glob(f"{_PARTIAL}*"):
             if time.time() - left.stat().st_mtime > _ABANDONED:
@@ -415,7 +361,7 @@ def _kept(entry, recipe, rows, settings):
         partial.mkdir()
     try:
         _count(rows(), *settings, partial)
-        with _disk():
+        with on_disk():
             (partial / _RECORD).write_bytes(_record(partial, recipe))
             try:
                 partial.rename(entry)
@@ -425,10 +371,10 @@ def _kept(entry, recipe, rows, settings):
     finally:
         if partial.exists():
             shutil.rmtree(partial)
-    with _disk():
+    with on_disk():
         found = _read(entry, recipe)
     if found is None:
-        raise CountsNotKept("what was written is not what is read")
+        raise CannotKeep("what was written is not what is read")
     return found
 
 
