@@ -1,14 +1,15 @@
 """What one step and joint training reach on IMDB, how long they take, and what held-out reviews say of it."""
 
+import itertools
 import resource
 import sys
 import time
 
 import numpy as np
 import torch
+from scipy.optimize import minimize_scalar
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GroupShuffleSplit
 
 import tokensel as ts
 from benchmarks import measure
@@ -45,20 +46,7 @@ def main():
         ("a process that loads the reviews and trains, dtype", "peak memory (GB)"),
         [(dtype, measure.in_a_process_of_its_own(THIS, dtype).strip()) for dtype in ("float32", "float64")],
     )
-    measure.table(
-        (
-            "held-out reviews",
-            "n",
-            "words",
-            "peak",
-            "at step",
-            "end",
-            "training, end",
-            "LR counts",
-            "LR TF-IDF",
-        ),
-        [held_out(name, *corpora) for name, corpora in splits(corpus)],
-    )
+    held_out_tables()
 
 
 def trained(corpus, seed, dtype):
@@ -99,64 +87,155 @@ def peak_memory(dtype):
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
 
 
-def splits(corpus):
-    """Yield name, training and held-out corpus: fifths of the training reviews, and the official test set.
+def splits():
+    """Yield name, training, validation and unseen corpus: five splits of the training reviews, then the
+    official one.
 
-    Copies of a review never straddle a split, and the vocabulary is cut on the training side. Reviews of one
-    film may straddle those of the training reviews, which the official split avoids.
+    Each review is unseen in one of the five. Copies of a review stand in one part together, and the
+    vocabulary is cut on the training part. Reviews of one film may straddle the parts, which the official
+    split avoids.
     """
-    rows = zip(corpus.counts.indptr[:-1], corpus.counts.indptr[1:], strict=True)
+    everything = ts.datasets.imdb(min_document_frequency=1)
+    starts = everything.counts.indptr
     seen = {}  # reviews with the same words, as copies have, share a group
-    groups = [
-        seen.setdefault((corpus.counts.indices[a:b].tobytes(), corpus.counts.data[a:b].tobytes()), len(seen))
-        for a, b in rows
-    ]
-    for seed in SEEDS:
-        splitter = GroupShuffleSplit(n_splits=1, test_size=0.2, random_state=seed)
-        sides = [
-            ([corpus.texts[i] for i in side], corpus.labels[side])
-            for side in next(splitter.split(groups, groups=groups))
+    groups = np.array(
+        [
+            seen.setdefault(
+                (everything.counts.indices[a:b].tobytes(), everything.counts.data[a:b].tobytes()), len(seen)
+            )
+            for a, b in itertools.pairwise(starts)
         ]
-        train = ts.Corpus.from_texts(*sides[0], min_document_frequency=CUT)
+    )
+    tenth = np.random.default_rng(0).permutation(len(seen))[groups] * 10 // len(seen)
+    for fifth in range(5):
+        unseen = tenth // 2 == fifth
+        validation = tenth == (2 * fifth + 2) % 10
+        train = everything[~unseen & ~validation]
+        words = np.flatnonzero(train.document_frequency >= CUT)
         yield (
-            f"a fifth of the training reviews, seed {seed}",
-            (
-                train,
-                ts.Corpus.from_texts(*sides[1], vocabulary=train.vocabulary),
+            f"fifth {fifth}",
+            *(
+                ts.Corpus(
+                    everything.counts[rows][:, words],
+                    everything.labels[rows],
+                    vocabulary=[everything.vocabulary[s] for s in words],
+                )
+                for rows in (~unseen & ~validation, validation, unseen)
             ),
         )
     folder = ts.datasets._folder(None)
     if (folder / "aclImdb_v1.tar.gz").is_file() or (folder / "aclImdb").is_dir():
+        train = ts.datasets.imdb(min_document_frequency=CUT)
         yield (
             "the official test reviews",
-            (
-                corpus,
-                ts.datasets.imdb(subset="test", min_document_frequency=CUT),
-            ),
+            train[tenth > 0],
+            train[tenth == 0],
+            ts.datasets.imdb(subset="test", min_document_frequency=CUT),
         )
     else:
         print("The official test reviews are not at hand (TOKENSEL_DATA names no folder that holds them).\n")
 
 
-def held_out(name, train, held):
-    """Measure held-out accuracy over the steps, and that of logistic regression with default settings."""
+def held_out(train, validation, unseen):
+    """Return the step, and by method the logits on the unseen reviews and their temperature.
+
+    Every choice (step, strength of the regularisation, temperature) is made on the validation reviews.
+    """
     model = ts.AttentionClassifier.initialise(train.n_tokens, DIM, seed=0, dtype=torch.float32)
-    history = ts.fit(model, train, steps=STEPS, learning_rate=LEARNING_RATE, validation=held, progress=False)
-    peak = int(np.argmax(history.validation_accuracy))
-    counts = LogisticRegression(max_iter=5000).fit(train.counts.astype(float), train.labels)
-    weights = TfidfTransformer().fit(train.counts)
-    tfidf = LogisticRegression(max_iter=5000).fit(weights.transform(train.counts), train.labels)
-    return (
-        name,
-        f"{len(held):,}",
-        f"{train.n_tokens:,}",
-        f"{history.validation_accuracy[peak]:.4f}",
-        peak,
-        f"{history.validation_accuracy[-1]:.4f}",
-        f"{history.accuracy[-1]:.4f}",
-        f"{counts.score(held.counts.astype(float), held.labels):.4f}",
-        f"{tfidf.score(weights.transform(held.counts), held.labels):.4f}",
+    models = []
+    history = ts.fit(
+        model,
+        train,
+        steps=STEPS,
+        learning_rate=LEARNING_RATE,
+        validation=validation,
+        on_step=lambda step, scores, values: models.append((scores, values)),
+        progress=False,
     )
+    logits = {
+        name: [ts.score_space.logits(part, *models[step]).double().numpy() for part in (validation, unseen)]
+        for name, step in (("attention", history.best_step), (f"{STEPS} steps", STEPS))
+    }
+    weights = TfidfTransformer().fit(train.counts)
+    for name, read, strengths in (
+        ("LR counts", lambda corpus: corpus.counts.astype(float), (0.01, 0.03, 0.1)),
+        ("LR TF-IDF", lambda corpus: weights.transform(corpus.counts), (1, 3, 10)),
+        ("LR frequencies", lambda corpus: corpus.frequencies, (300, 1000, 3000)),
+    ):
+        tried = [LogisticRegression(C=C, max_iter=5000).fit(read(train), train.labels) for C in strengths]
+        best = max(tried, key=lambda each: each.score(read(validation), validation.labels))
+        logits[name] = [best.decision_function(read(part)) for part in (validation, unseen)]
+    return history.best_step, {
+        name: (there, temperature(validation.labels, here)) for name, (here, there) in logits.items()
+    }
+
+
+def held_out_tables():
+    """Print accuracy and log loss on unseen reviews, split by split, and of the five splits together."""
+    steps, by_split, labels = {}, {}, {}
+    for name, *parts in splits():
+        steps[name], by_split[name] = held_out(*parts)
+        labels[name] = parts[-1].labels
+    fifths = [name for name in by_split if name.startswith("fifth")]
+    together = "the five together"
+    methods = list(by_split[fifths[0]])
+    right = {
+        name: {method: (f >= 0) == (labels[name] > 0) for method, (f, _) in by_split[name].items()}
+        for name in by_split
+    }
+    right[together] = {method: np.concatenate([right[name][method] for name in fifths]) for method in methods}
+    steps[together] = f"{min(steps[f] for f in fifths)} to {max(steps[f] for f in fifths)}"
+    measure.table(
+        (
+            "accuracy on unseen reviews",
+            "n",
+            "at step",
+            *methods,
+            *(f"attention less {m}" for m in methods[2:]),
+        ),
+        [
+            (
+                name,
+                f"{len(each['attention']):,}",
+                steps[name],
+                *(f"{each[method].mean():.4f}" for method in methods),
+                *(difference(each["attention"], each[method]) for method in methods[2:]),
+            )
+            for name, each in right.items()
+        ],
+    )
+    measure.table(
+        ("log loss on unseen reviews, after a temperature", *methods),
+        [
+            (
+                name,
+                *(
+                    f"{log_loss(labels[name], f):.4f}, {log_loss(labels[name], f / t):.4f}"
+                    for f, t in each.values()
+                ),
+            )
+            for name, each in by_split.items()
+        ],
+    )
+
+
+def difference(first, second):
+    """Return the difference of two accuracies in points with its standard error, review by review."""
+    gain = 100 * (first.astype(float) - second)
+    return f"{gain.mean():+.2f} ± {gain.std(ddof=1) / np.sqrt(len(gain)):.2f}"
+
+
+def log_loss(labels, logits):
+    """Return the mean logistic loss."""
+    return np.logaddexp(0, -labels * logits).mean()
+
+
+def temperature(labels, logits):
+    """Return the number that makes the log loss least when the logits are divided by it."""
+    found = minimize_scalar(
+        lambda log_t: log_loss(labels, logits / np.exp(log_t)), bounds=(-4, 4), method="bounded"
+    )
+    return np.exp(found.x)
 
 
 if __name__ == "__main__":
