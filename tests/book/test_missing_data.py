@@ -77,7 +77,8 @@ def test_a_build_with_and_without_the_data(book):
     book.build()
     assert book.runs() == [], "nothing changed"
 
-    stand_in.archive(book.data, n_train=400, n_test=100)
+    reviews = stand_in.rows()
+    stand_in.yelp(book.data, reviews[:400], reviews[400:500])
     book.build()
     assert book.runs() == ["yelp"], "the data came"
     assert "2 computed reviews" in book.page().get_text()
@@ -86,7 +87,7 @@ def test_a_build_with_and_without_the_data(book):
     book.build()
     assert book.runs() == []
 
-    archive = stand_in.archive(book.data, n_train=500, n_test=100)
+    archive = stand_in.yelp(book.data, reviews[:500], reviews[500:600])
     book.build()
     assert book.runs() == ["yelp"], "the data changed"
 
