@@ -14,7 +14,7 @@ import uuid
 import warnings
 from array import array
 from collections import defaultdict
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import numpy as np
@@ -285,7 +285,7 @@ def _warn(left_out):
         warnings.warn(
             f"{_plural(left_out.size, 'text')} left out: no token of theirs is counted (positions {which})",
             UserWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
 
 
@@ -312,7 +312,7 @@ def _from_cache(source, rows, settings):
             f"the counts cannot be kept in {entry.parent} ({error}): they are made in memory. "
             "TOKENSEL_CACHE can name another folder",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=3,
         )
     return _count(rows(), *settings, None)
 
@@ -339,12 +339,12 @@ def _read(entry, recipe):
     except FileNotFoundError:
         sound = False
     if not sound:
-        warnings.warn(
-            f"the counts kept in {entry} are damaged: they are removed, and counted anew",
-            RuntimeWarning,
-            stacklevel=5,
-        )
         _remove(entry)
+        warnings.warn(
+            f"the counts kept in {entry} were damaged: they are removed, and counted anew",
+            RuntimeWarning,
+            stacklevel=4,
+        )
         return None
     arrays = {name: mapped(entry / f"{name}.npy") for name in _ARRAYS}
     return _assembled(arrays, tuple(json.loads((entry / "vocabulary.json").read_bytes())))
@@ -355,8 +355,9 @@ def _kept(entry, recipe, rows, settings):
     with on_disk():
         entry.parent.mkdir(parents=True, exist_ok=True)
         for left in entry.parent.glob(f"{_PARTIAL}*"):
-            if time.time() - left.stat().st_mtime > _ABANDONED:
-                shutil.rmtree(left, ignore_errors=True)  # another process may be at it, too
+            with suppress(FileNotFoundError):  # another process may be done, or at it too
+                if time.time() - left.stat().st_mtime > _ABANDONED:
+                    shutil.rmtree(left)
         partial = _neighbour(entry)
         partial.mkdir()
     try:
@@ -381,8 +382,9 @@ def _kept(entry, recipe, rows, settings):
 def _remove(entry):
     """Take an entry away at once, by another name: nobody finds half of it."""
     doomed = _neighbour(entry)
-    entry.rename(doomed)
-    shutil.rmtree(doomed)
+    with suppress(FileNotFoundError):  # another process has found it damaged, too
+        entry.rename(doomed)
+        shutil.rmtree(doomed)
 
 
 def _neighbour(entry):
