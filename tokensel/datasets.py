@@ -99,7 +99,7 @@ def imdb(
 
     Examples
     --------
-    >>> corpus = imdb(min_document_frequency=5000)
+    >>> corpus = imdb(min_document_frequency=5000, cache=False)
     >>> corpus.n_sequences, corpus.vocabulary[:3]
     (25000, ('a', 'about', 'acting'))
     """
@@ -183,6 +183,12 @@ def yelp(
     ----------
     .. [1] X. Zhang, J. Zhao, Y. LeCun, "Character-level Convolutional Networks for Text Classification",
        NeurIPS 2015.
+
+    Examples
+    --------
+    >>> yelp(data_home="empty folder", download_if_missing=False)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    tokensel.archives.DatasetNotFound: the Yelp reviews are not in empty folder, and ...
     """
     least = _checked(subset, min_document_frequency)
     archive = _folder(data_home) / _YELP_ARCHIVE
