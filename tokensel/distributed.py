@@ -57,7 +57,7 @@ import torch
 import torch.distributed
 
 from tokensel.arguments import generator, positive_number
-from tokensel.corpus import Corpus, _csr
+from tokensel.corpus import Corpus
 from tokensel.exchange import START, ProcessLost, Statement, exchange, heard, here, in_words, together
 from tokensel.training import _check_pair, _check_validation
 from tokensel.training_loop import PARAMETERS, Settings, Share, train_on
@@ -191,10 +191,10 @@ def shard(corpus):
     if not _mapped(counts.data):
         return corpus[first:end]  # a copy, so that the whole corpus need not stay
     start, stop = counts.indptr[first], counts.indptr[end]
-    shape = end - first, corpus.n_tokens
-    rows = _csr(
-        counts.data[start:stop], counts.indices[start:stop], counts.indptr[first : end + 1] - start, shape
-    )
+    rows = type(counts)((end - first, corpus.n_tokens), dtype=counts.dtype)
+    # Set one by one: given to the constructor, views of less than half of a larger array would be copied.
+    rows.data, rows.indices = counts.data[start:stop], counts.indices[start:stop]
+    rows.indptr = counts.indptr[first : end + 1] - start
     texts = None if corpus.texts is None else corpus.texts[first:end]
     part = slice(first, end)
     return Corpus._trusted(rows, corpus.labels[part], corpus.vocabulary, texts, corpus.lengths[part])
