@@ -35,10 +35,10 @@ def main():
                     found["from_csv, from the cache"] = [measured(name, path, cache) for _ in range(2)]
             rows += [(name, n, size, best(runs)) for name, runs in found.items()]
     print(
-        f"Rows of a CSV as counts: {LENGTH} tokens a row on average, from {N_WORDS:,} words with frequencies by "
-        "Zipf's law. Each run is a process of its own; the shorter time and the larger memory of two. Memory is "
-        "the peak of anonymous memory above what stands after the imports; bytes per row are its growth over "
-        "the rows that came with it.\n"
+        f"Rows of a CSV as counts: {LENGTH} tokens a row on average, from {N_WORDS:,} words with frequencies "
+        "by Zipf's law. Each run is a process of its own; the shorter time and the larger memory of two. "
+        "Memory is the peak of anonymous memory above what stands after the imports; bytes per row are its "
+        "growth over the rows that came with it.\n"
     )
     table, before = [], {}
     for name, n, size, run in sorted(rows, key=lambda row: (row[0] == READER, row[0], row[1])):
@@ -84,7 +84,10 @@ def measured(name, path, cache):
         while process.poll() is None:
             peak = max(peak, anonymous(status))
             time.sleep(0.01)
-        run = json.loads(process.stdout.read())
+        printed = process.stdout.read()
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    run = json.loads(printed)
     return {"seconds": run["seconds"], "peak": peak - run["standing"]}
 
 
