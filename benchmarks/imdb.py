@@ -1,4 +1,4 @@
-"""What one step and joint training reach on IMDB, how long they take, and what held-out reviews say of it."""
+"""What training makes of IMDB at full size, how long it takes, and what held-out reviews say of it."""
 
 import itertools
 import resource
@@ -15,48 +15,61 @@ import tokensel as ts
 from benchmarks import measure
 
 DIM, STEPS, LEARNING_RATE, CUT = 256, 200, 0.01, 20
-SEEDS = range(3)
+SEEDS = range(5)
 THIS = "benchmarks.imdb"
 
 
 def main():
-    """Print a table of training, one of memory and one of held-out accuracy."""
+    """Print tables of training, of the shape of the scores, of feasible subsets and of held-out accuracy."""
     torch.set_num_threads(measure.THREADS)
-    corpus = ts.datasets.imdb(min_document_frequency=CUT, keep_texts=True)
+    corpus = ts.datasets.imdb(min_document_frequency=CUT)
     print(
         f"IMDB: {len(corpus):,} reviews, {corpus.n_tokens:,} words in at least {CUT} of them, d = {DIM}, "
         f"{STEPS} full-batch Adam steps at {LEARNING_RATE}, {measure.THREADS} threads. "
-        "Correlations of scores and values: words in more than 50 reviews. "
-        "Groups: ten of equally many of those, by posterior difference.\n"
+        "Correlations: words in more than 50 reviews, unless another number is given; a range is from the "
+        f"lowest to the highest of {len(SEEDS)} seeds. "
+        "Groups: ten of equally many words, by posterior difference.\n"
     )
-    measure.table(
-        (
-            "seed, dtype",
-            "one step (s)",
-            "corr(change of b, α)",
-            "training (s)",
-            "accuracy",
-            "corr(a, |Δ|)",
-            "corr(b, Δ)",
-            "mean score of the ten groups",
-        ),
-        [trained(corpus, seed, torch.float32) for seed in SEEDS] + [trained(corpus, 0, torch.float64)],
-    )
-    measure.table(
-        ("a process that loads the reviews and trains, dtype", "peak memory (GB)"),
-        [(dtype, measure.in_a_process_of_its_own(THIS, dtype).strip()) for dtype in ("float32", "float64")],
-    )
+    training_tables(corpus)
+    shape_table(corpus)
+    subset_table(corpus)
     held_out_tables()
 
 
-def trained(corpus, seed, dtype):
+def training_tables(corpus):
+    """Print what one step and joint training reach, and the time and memory that training takes."""
+    runs = ts.sweep(trained, corpus=[corpus], dtype=[torch.float32], seed=SEEDS, n_jobs=1)
+    runs += ts.sweep(trained, corpus=[corpus], dtype=[torch.float64], seed=[0], n_jobs=1)
+    for run in runs:
+        run["dtype"] = name_of(run["dtype"])
+    columns = (
+        "one step (s)",
+        "corr(change of b, α)",
+        "training (s)",
+        "accuracy",
+        "corr(a, |Δ|)",
+        "corr(b, Δ)",
+    )
+    single = [run for run in runs if run["dtype"] == "float32"]
+    measure.table(
+        ("seed, dtype", *columns),
+        [(f"{run['seed']}, {run['dtype']}", *(f"{run[c]:.4g}" for c in columns)) for run in runs]
+        + [("float32: mean (range)", *(span([run[c] for run in single]) for c in columns))],
+    )
+    measure.table(
+        ("a process of its own, dtype", "loads cached counts (s)", "trains (s)", "peak memory (GB)"),
+        [(dtype, *measure.in_a_process_of_its_own(THIS, dtype).split()) for dtype in ("float32", "float64")],
+    )
+
+
+def trained(corpus, dtype, seed):
     """Measure one step and joint training from one start."""
     model = ts.AttentionClassifier.initialise(corpus.n_tokens, DIM, seed=seed, dtype=dtype)
-    before = model.values().detach().double().numpy()
+    before = numbers(model.values())
     clock = time.perf_counter()
     stepped = ts.one_step(model, corpus, step_size=1.0)
     one_step = time.perf_counter() - clock
-    moved = stepped.values().detach().double().numpy() - before
+    moved = numbers(stepped.values()) - before
 
     clock = time.perf_counter()
     history = ts.fit(model, corpus, steps=STEPS, learning_rate=LEARNING_RATE, progress=False)
@@ -64,27 +77,125 @@ def trained(corpus, seed, dtype):
 
     often = corpus.document_frequency > 50
     difference = corpus.posterior_difference[often]
-    scores, values = (x.detach().double().numpy()[often] for x in (model.scores(), model.values()))
-    groups = np.array_split(np.argsort(difference, kind="stable"), 10)
-    return (
-        f"{seed}, {str(dtype).removeprefix('torch.')}",
-        f"{one_step:.2f}",
-        f"{np.corrcoef(moved, corpus.average_signed_frequency)[0, 1]:.4f}",
-        f"{training:.1f}",
-        f"{history.accuracy[-1]:.4f}",
-        f"{np.corrcoef(scores, abs(difference))[0, 1]:.3f}",
-        f"{np.corrcoef(values, difference)[0, 1]:.3f}",
-        " ".join(f"{scores[group].mean():.1f}" for group in groups),
+    scores, values = numbers(model.scores())[often], numbers(model.values())[often]
+    return {
+        "one step (s)": one_step,
+        "corr(change of b, α)": correlation(moved, corpus.average_signed_frequency),
+        "training (s)": training,
+        "accuracy": history.accuracy[-1],
+        "corr(a, |Δ|)": correlation(scores, abs(difference)),
+        "corr(b, Δ)": correlation(values, difference),
+    }
+
+
+def shape_table(corpus):
+    """Print the shape of the scores over Δ, of three ways to train and of shuffled labels."""
+    shuffled = {
+        seed: ts.Corpus(corpus.counts, np.random.default_rng(seed).permutation(corpus.labels))
+        for seed in SEEDS
+    }
+    found = corpus.document_frequency
+    often, frequent = found > 50, found > len(corpus) // 10
+    rows = []
+    for name, way, of, words in (
+        ("one step", one_step_scores, None, often),
+        ("p alone, words in more than a tenth of the reviews", p_alone_scores, None, frequent),
+        ("p alone, other words", p_alone_scores, None, often & ~frequent),
+        ("jointly", joint_scores, None, often),
+        ("jointly, shuffled labels", joint_scores, shuffled, often),
+    ):
+        own, true, means = [], [], []
+        for seed in SEEDS:
+            trained_on = corpus if of is None else of[seed]
+            scores, difference = way(trained_on, seed)[words], trained_on.posterior_difference[words]
+            own.append(correlation(scores, abs(difference)))
+            true.append(correlation(scores, abs(corpus.posterior_difference[words])))
+            groups = np.array_split(np.argsort(difference, kind="stable"), 10)
+            means.append([scores[group].mean() for group in groups])
+        rows.append((name, span(own), span(true), " ".join(f"{m:.2g}" for m in np.mean(means, axis=0))))
+    measure.table(
+        ("scores", "corr with own |Δ|", "corr with |Δ| of the true labels", "mean of the ten groups"), rows
     )
 
 
-def peak_memory(dtype):
-    """Return the gigabytes of resident memory that loading and training took at most, Python included."""
+def start(corpus, seed):
+    """Draw a start in float32."""
+    return ts.AttentionClassifier.initialise(corpus.n_tokens, DIM, seed=seed, dtype=torch.float32)
+
+
+def one_step_scores(corpus, seed):
+    """Return the scores after one step of the embeddings and the cls embedding."""
+    return numbers(ts.one_step(start(corpus, seed), corpus, step_size=500.0).scores())
+
+
+def p_alone_scores(corpus, seed):
+    """Return the scores after one step on the embeddings and gradient descent on p alone, from zero."""
+    one = ts.one_step(start(corpus, seed), corpus, step_size=500.0)
+    model = ts.AttentionClassifier(one.embeddings, torch.zeros(DIM), one.output)
+    ts.fit(model, corpus, STEPS, "sgd", learning_rate=200.0, train=("cls",), progress=False)
+    return numbers(model.scores())
+
+
+def joint_scores(corpus, seed):
+    """Return the scores after joint training."""
+    model = start(corpus, seed)
+    ts.fit(model, corpus, steps=STEPS, learning_rate=LEARNING_RATE, progress=False)
+    return numbers(model.scores())
+
+
+def subset_table(corpus):
+    """Print how much a feasible subset keeps of the selection that the labels ask for, and in what time."""
+    model = start(corpus, 0)
+    ts.fit(model, corpus, steps=STEPS, learning_rate=LEARNING_RATE, progress=False)
+    values = numbers(model.values())
+    asked = ts.Selection.best(corpus, values)
+    strongest = np.argsort(-abs(values[asked.tokens]), kind="stable")
+    orders = {"longest first": {}, "strongest word first": {"order": strongest}}
+    orders |= {f"random, seed {seed}": {"seed": seed} for seed in SEEDS}
+    rows = []
+    for name, order in orders.items():
+        clock = time.perf_counter()
+        kept = ts.feasible_subset(asked, **order)
+        seconds = time.perf_counter() - clock
+        pairs = ts.Selection(corpus[kept], asked.tokens[kept]).pairs
+        rows.append((name, f"{len(kept):,}", f"{len(pairs):,}", f"{seconds:.1f}"))
+    measure.table(
+        (f"order of the {len(corpus):,} reviews, {len(asked.pairs):,} pairs", "kept", "pairs", "seconds"),
+        rows,
+    )
+
+
+def in_one_process(dtype):
+    """Return seconds to load the cached counts, seconds to train, and the peak of resident memory in GB."""
     torch.set_num_threads(measure.THREADS)
+    clock = time.perf_counter()
     corpus = ts.datasets.imdb(min_document_frequency=CUT)
+    loaded = time.perf_counter()
     model = ts.AttentionClassifier.initialise(corpus.n_tokens, DIM, seed=0, dtype=getattr(torch, dtype))
     ts.fit(model, corpus, steps=STEPS, learning_rate=LEARNING_RATE, progress=False)
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    trained_at = time.perf_counter()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    return loaded - clock, trained_at - loaded, peak
+
+
+def numbers(tensor):
+    """Return a float64 array."""
+    return tensor.detach().double().numpy()
+
+
+def name_of(dtype):
+    """Return float32 for torch.float32."""
+    return str(dtype).removeprefix("torch.")
+
+
+def correlation(x, y):
+    """Return Pearson's coefficient."""
+    return np.corrcoef(x, y)[0, 1]
+
+
+def span(measured):
+    """Return the mean of measurements and their range."""
+    return f"{np.mean(measured):.4g} ({min(measured):.4g} to {max(measured):.4g})"
 
 
 def splits():
@@ -240,6 +351,6 @@ def temperature(labels, logits):
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        print(f"{peak_memory(sys.argv[1]):.2f}")
+        print(*(f"{number:.2f}" for number in in_one_process(sys.argv[1])))
     else:
         main()
