@@ -7,6 +7,10 @@ the loss and how many sequences are right (and how many held-out ones, if there 
 Nothing that is sent depends on the dimension :math:`d`; a gradient of :math:`E` would be :math:`Sd` numbers.
 They are sent in the model's dtype: they were computed in it, and k processes add k - 1 roundings at most.
 
+A process that ends, fails or falls silent ends all of them, within the timeout and with an error that says at
+which step; a silent one is then ended by torchrun (half a minute later). Ctrl-C ends training in all of them
+at the same step, and the script goes on.
+
 The same sums give the same step. So the models of all processes stay equal to the last bit if these run alike
 (machines of one kind, as many threads each), and equal up to rounding if not.
 
