@@ -9,6 +9,7 @@ import copy
 import json
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -209,6 +210,24 @@ def check_the_estimator(device):
     for a, b in zip(its.model_.parameters(), mine.model_.parameters(), strict=True):
         close(a, b, device)
     np.testing.assert_array_equal(its.predict(corpus.counts), mine.predict(corpus.counts))
+
+
+def check_the_estimator_reads_texts(device):
+    texts, labels = ["great film", "boring film", "great", "boring and long"], ["good", "bad", "good", "bad"]
+    options = {"dim": 8, "steps": 5, "optimizer": "sgd", "learning_rate": 1.0}
+    mine, its = (ts.TokenSelector(**options, device=where).fit(texts, labels) for where in ("cpu", device))
+    for a, b in zip(its.model_.parameters(), mine.model_.parameters(), strict=True):
+        close(a, b, device)
+    np.testing.assert_allclose(its.predict_proba(texts), mine.predict_proba(texts), rtol=1e-5)  # float32
+    assert [word for word, _ in its.top_tokens(3)] == [word for word, _ in mine.top_tokens(3)]
+    assert [word for word, _ in its.explain("great and long")] == [
+        word for word, _ in mine.explain("great and long")
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        its.save(Path(folder, "model.safetensors"))
+        again = ts.TokenSelector.load(Path(folder, "model.safetensors"), device=device)
+    assert again.model_.cls.device.type == device
+    np.testing.assert_array_equal(again.predict_proba(texts), its.predict_proba(texts))
 
 
 def check_theory(device):

@@ -117,6 +117,14 @@ def test_cuda_counts_what_torch_has_put_aside(monkeypatch):
         memory.require(1_301, "one more", torch.device("cuda:1"))
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+def test_cuda_is_measured():
+    total = torch.cuda.get_device_properties("cuda").total_memory
+    assert 0 < memory.available("cuda") <= total
+    with pytest.raises(MemoryError, match="of memory on cuda, but there are"):
+        memory.require(total + 1, "too much", "cuda")
+
+
 @pytest.mark.parametrize(("n_bytes", "error"), [(-1, ValueError), (1.5, TypeError), (True, TypeError)])
 def test_the_number_of_bytes_is_one(n_bytes, error):
     with pytest.raises(error, match="n_bytes"):

@@ -72,6 +72,8 @@ def bounds(model, corpus, dtype=torch.float32):
 
     Notes
     -----
+    They hold on every device, as long as GPUs are not told to multiply in TF32 (torch does not by itself).
+
     Worst cases: each sum of k terms is given :math:`\gamma_k`, as if all its roundings had the same sign. So
     errors are usually smaller by orders of magnitude.
 
