@@ -47,7 +47,7 @@ def training_tables(corpus):
         "corr(change of b, α)",
         "training (s)",
         "accuracy",
-        "corr(a, |Δ|)",
+        "corr(a, abs Δ)",
         "corr(b, Δ)",
     )
     single = [run for run in runs if run["dtype"] == "float32"]
@@ -83,7 +83,7 @@ def trained(corpus, dtype, seed):
         "corr(change of b, α)": correlation(moved, corpus.average_signed_frequency),
         "training (s)": training,
         "accuracy": history.accuracy[-1],
-        "corr(a, |Δ|)": correlation(scores, abs(difference)),
+        "corr(a, abs Δ)": correlation(scores, abs(difference)),
         "corr(b, Δ)": correlation(values, difference),
     }
 
@@ -114,7 +114,8 @@ def shape_table(corpus):
             means.append([scores[group].mean() for group in groups])
         rows.append((name, span(own), span(true), " ".join(f"{m:.2g}" for m in np.mean(means, axis=0))))
     measure.table(
-        ("scores", "corr with own |Δ|", "corr with |Δ| of the true labels", "mean of the ten groups"), rows
+        ("scores", "corr with own abs Δ", "corr with abs Δ of the true labels", "mean of the ten groups"),
+        rows,
     )
 
 
@@ -195,7 +196,7 @@ def correlation(x, y):
 
 def span(measured):
     """Return the mean of measurements and their range."""
-    return f"{np.mean(measured):.4g} ({min(measured):.4g} to {max(measured):.4g})"
+    return f"{np.mean(measured):.3g} ({min(measured):.3g} to {max(measured):.3g})"
 
 
 def splits():
