@@ -441,6 +441,15 @@ def test_a_corpus_larger_than_memory_is_refused_with_the_bytes_it_would_need(fun
     assert f"({n_bytes:,} bytes) of memory on cpu, but there are" in str(refusal.value)
 
 
+def test_counts_for_a_device_need_memory_there_and_here(monkeypatch):
+    corpus = Corpus.from_sequences([[0, 1, 1], [2]], labels=[+1, -1], n_tokens=3)
+    asked = []
+    monkeypatch.setattr(memory, "require", lambda n_bytes, what, device: asked.append((n_bytes, device)))
+    score_space._build(corpus, torch.float32, torch.device("meta"))
+    n_bytes = 3 * (4 + 4) * 2 + (3 + 4) * 4 + 2 * 4
+    assert asked == [(n_bytes, "cpu"), (n_bytes, "meta")]
+
+
 def test_attention_larger_than_memory_is_refused(monkeypatch):
     corpus = Corpus.from_sequences([[0, 1, 1], [2]], labels=[+1, -1], n_tokens=3)
     score_space.logits(corpus, torch.zeros(3), torch.zeros(3))  # the counts are there

@@ -64,7 +64,8 @@ def logits(corpus, scores, values):
     -----
     A sequence's normaliser :math:`Z_i = \sum_s C_{is} e^{a_s - m}` is relative to a shift :math:`m`. The
     largest score serves every sequence whose :math:`Z_i` stays far from underflow; the others are computed
-    again with a lower shift, in the end with their own largest score.
+    again with a lower shift, in the end with their own largest score. On CUDA these last sums have
+    no fixed order, and their last digits may differ from run to run.
 
     Examples
     --------
@@ -340,7 +341,7 @@ def _build(corpus, dtype, device):
     (n_sequences, n_tokens), n_pairs = counts.shape, counts.nnz
     n_bytes = 2 * n_pairs * (index().itemsize + real().itemsize) + n_sequences * real().itemsize
     n_bytes += (n_sequences + n_tokens + 2) * index().itemsize
-    for place in {"cpu", str(device)}:  # they are made on the CPU
+    for place in dict.fromkeys(("cpu", str(device))):  # they are made on the CPU
         memory.require(
             n_bytes,
             f"the counts of {n_sequences:,} sequences with {n_pairs:,} distinct (sequence, token) pairs, "
