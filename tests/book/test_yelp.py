@@ -158,10 +158,8 @@ def test_fresh_reviews_keep_less_of_rarer_words(found):
 
 def test_selected_rare_words_promise_more_than_they_keep(found):
     for home in ("IMDB", "Yelp"):
-        n_rare, promised, foretold, kept, _, _ = found["selected"][f"{home}, all words"]
-        n_usual, usual_promise, usual_foretold, usual_kept, _, _ = found["selected"][
-            f"{home}, frequent words"
-        ]
+        n_rare, promised, foretold, kept, _, _ = found["selected"][f"{home}, all"]
+        n_usual, usual_promise, usual_foretold, usual_kept, _, _ = found["selected"][f"{home}, frequent"]
         assert n_rare < n_usual
         assert foretold < promised
         assert kept < promised
