@@ -47,6 +47,7 @@ __all__ = [
     "max_margin",
     "one_step",
     "plotting",
+    "rounding",
     "samplers",
     "score_space",
     "sweep",
@@ -63,6 +64,7 @@ _LAZY = {
     "explore": "explorer",
     "highlight": "highlighting",
     "plotting": None,
+    "rounding": None,
     "sweep": "sweeps",
 }
 
