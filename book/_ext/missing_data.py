@@ -94,7 +94,8 @@ def add_note(app, doctree):
 
 def note(why, name):
     """The note on top of the page: plain text, whatever stands in it."""
-    paragraphs = [nodes.paragraph("", text) for text in (WHAT_IS_SHOWN, why, WHAT_TO_DO.format(name=name))]
+    said = (WHAT_IS_SHOWN, f"The package says: {why}.", WHAT_TO_DO.format(name=name))
+    paragraphs = [nodes.paragraph("", text) for text in said]
     return nodes.admonition("", nodes.title("", TITLE), *paragraphs, classes=["warning"])
 
 
