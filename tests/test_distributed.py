@@ -356,11 +356,14 @@ with ts.distributed.processes(timeout=30) as group:
     folder = os.path.join(sys.argv[1], f"counts-{group.rank}")
     os.mkdir(folder)
     mapped = counting.count(rows, folder=folder)
+    texts = tuple(text for text, _ in rows)
+    mapped = ts.Corpus._trusted(mapped.counts, mapped.labels, mapped.vocabulary, texts, mapped.lengths)
     part = shard(mapped)
     said["mapped"] = [
         np.shares_memory(part.counts.data, mapped.counts.data),
         np.shares_memory(part.counts.indices, mapped.counts.indices),
-        part.counts.toarray().tolist(), part.labels.tolist(), part.lengths.tolist(), list(part.vocabulary),
+        part.counts.toarray().tolist(),
+        *(part.labels.tolist(), part.lengths.tolist(), part.vocabulary, part.texts),
     ]
     attempt("still working", lambda: fit(model(), own, steps=2).loss.tolist())
 with open(f"{sys.argv[1]}/said-{group.rank}", "w") as file:
@@ -379,7 +382,7 @@ def refused(tmp_path_factory):
         (
             "too few",
             "ValueError",
-            "a corpus of 1 sequences cannot be shared out to 2 processes: start 1 at most",
+            "a corpus of 1 sequence cannot be shared out to 2 processes: start 1 at most",
         ),
         ("no corpus", ("ProcessLost", "TypeError"), "corpus must be a Corpus, got list"),
         ("other corpus", "ValueError", "corpus differs .*needs the same corpus in every process"),
@@ -423,6 +426,12 @@ def test_every_process_says_what_is_wrong(refused, name, kinds, words):
         assert seconds < 25  # nobody waited for the timeout of 30 s
 
 
+def test_a_failure_after_the_last_step_is_not_said_to_be_at_a_step(refused):
+    assert refused[0]["failure at the end"][0][1] == (
+        "process 1 of 2 failed after the last step, so all stop: LookupError: my own error"
+    )
+
+
 def test_who_did_not_fail_hears_which_process_did_where_and_with_what(refused):
     assert refused[0]["failure in one"][0][1] == (
         "process 1 of 2 failed on the way to step 4, so all stop: LookupError: my own error"
@@ -451,13 +460,14 @@ def test_an_interrupt_in_one_process_ends_all_at_the_same_step_with_a_warning(re
 def test_shards_of_counts_in_a_file_stay_there(refused):
     expected = [[[1, 1, 0], [0, 1, 1]][k % 2] for k in range(9)]
     for said, first, end in zip(refused, (0, 4), (4, 9), strict=True):
-        data_stays, indices_stay, counts, labels, lengths, vocabulary = said["mapped"]
+        data_stays, indices_stay, counts, labels, lengths, vocabulary, texts = said["mapped"]
         assert data_stays
         assert indices_stay
         assert counts == expected[first:end]
         assert labels == [[-1, 1][k % 2] for k in range(first, end)]
         assert lengths == [2] * (end - first)
         assert vocabulary == ["bad", "film", "good"]
+        assert texts == [["bad film", "good film"][k % 2] for k in range(first, end)]
 
 
 def test_after_all_these_errors_the_processes_still_work_together(refused):
@@ -504,6 +514,32 @@ def test_one_process_alone_trains_the_same_bits_as_fit(monkeypatch):
     assert not torch.distributed.is_initialized()
 
 
+@pytest.mark.parametrize("local_rank", [0, 1, 2])
+def test_on_a_machine_with_two_gpus_each_of_two_processes_gets_its_own(monkeypatch, local_rank):
+    """Which GPU and which backend: what NCCL does with them cannot be seen here."""
+    started = {}
+
+    def start(backend, timeout):
+        started.update(backend=backend, seconds=timeout.total_seconds())
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: started.update(device=device))
+    monkeypatch.setattr(torch.distributed, "init_process_group", start)
+    monkeypatch.setenv("TORCH_NCCL_BLOCKING_WAIT", "1")  # put back afterwards
+    place = {"RANK": 4, "LOCAL_RANK": local_rank, "WORLD_SIZE": 6, "MASTER_ADDR": "alpha", "MASTER_PORT": 1}
+    for name, value in place.items():
+        monkeypatch.setenv(name, str(value))
+    if local_rank == 2:
+        with pytest.raises(RuntimeError, match="there are 2 GPUs here, none for process 2 of this machine"):
+            distributed.processes(timeout=60).__enter__()
+        return
+    with distributed.processes(timeout=60) as group:
+        assert group == (4, 6, torch.device("cuda", local_rank))
+    expected = {"backend": "cpu:gloo,cuda:nccl", "seconds": 60, "device": torch.device("cuda", local_rank)}
+    assert started == expected
+
+
 # --- processes that die, hang or fail ---
 
 LONG = """
@@ -521,8 +557,6 @@ with ts.distributed.processes(timeout=3) as group:
         steps.append(step)
         if step == 20:
             note("started", str(os.getpid()))
-        if sys.argv[2] == "raise" and group.rank == 1 and step == 50:
-            raise LookupError("my own error")
         if sys.argv[2] == "exit" and group.rank == 1 and step == 50:
             os._exit(7)
 
@@ -555,7 +589,7 @@ def test_a_process_that_dies_or_hangs_ends_all_with_the_step_and_what_to_do(tmp_
             )
             assert lost, message
             assert int(lost[1]) == int(step) + 1
-            assert (3 <= float(lost[2]) < 5) if how == "stop" else (float(lost[2]) < 3)
+            assert (3 <= float(lost[2]) < 10) if how == "stop" else (float(lost[2]) < 3)
             assert "ProcessLost" in processes.errors(rank)
         if how == "stop":  # once it goes on, it finds the others gone
             processes.all[1].send_signal(signal.SIGCONT)

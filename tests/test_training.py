@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -462,6 +463,20 @@ def test_a_loss_that_stops_being_finite_leaves_the_last_finite_model(batch_size)
     _same(model, _copies(before))
     with pytest.raises(FloatingPointError):
         ts.fit(_model(), corpus, steps=failed, **options)
+
+
+def test_with_patience_a_loss_that_stops_being_finite_leaves_the_best_model():
+    options = {"optimizer": "sgd", "learning_rate": 1e60, "validation": _corpus(1)}
+    model = _model()
+    with pytest.raises(FloatingPointError, match=r"stopped being finite at step (\d+)") as caught:
+        ts.fit(model, _corpus(), steps=50, patience=50, **options)
+    failed, left = map(int, re.findall(r"step (\d+)", str(caught.value)))
+    expected = _model()
+    history = ts.fit(expected, _corpus(), steps=failed - 1, **options)
+    assert left == history.best_step < failed - 1
+    best = _model()
+    ts.fit(best, _corpus(), steps=left, **options)
+    _same(model, _copies(best))
 
 
 def test_a_model_whose_scores_overflow_from_the_start_is_named():

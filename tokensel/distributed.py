@@ -61,7 +61,7 @@ import torch
 import torch.distributed
 
 from tokensel.arguments import generator, positive_number
-from tokensel.corpus import Corpus
+from tokensel.corpus import Corpus, _plural
 from tokensel.exchange import START, ProcessLost, Statement, exchange, heard, here, in_words, together
 from tokensel.training import _check_pair, _check_validation
 from tokensel.training_loop import PARAMETERS, Settings, Share, train_on
@@ -188,7 +188,8 @@ def shard(corpus):
     n = corpus.n_sequences
     if n < size:
         raise ValueError(
-            f"a corpus of {n} sequences cannot be shared out to {size} processes: start {n} at most"
+            f"a corpus of {_plural(n, 'sequence')} cannot be shared out to {size} processes: "
+            f"start {n} at most"
         )
     first, end = rank * n // size, (rank + 1) * n // size
     counts = corpus.counts
@@ -310,10 +311,11 @@ class _Shard(Share):
 
     def __init__(self, corpus, validation, sizes, embeddings):
         super().__init__(corpus, validation)
-        self.rank, self.size = here()
-        self.first = sum(n for n, _ in sizes[: self.rank])
+        rank, _ = here()
+        self.first = sum(n for n, _ in sizes[:rank])
         self.n_sequences, self.n_validation = map(sum, zip(*sizes, strict=True))
-        self.embeddings, self.step = embeddings, 0
+        self.embeddings = embeddings
+        self.step, self.where = 0, "at step 0"
 
     def add_up(self, numbers, interrupted):
         """Replace numbers by their sums over all processes; return whether one of these was interrupted.
@@ -330,6 +332,7 @@ class _Shard(Share):
             right.fill_(sum(said["right"] for said in self._exchange({"right": n_right})))
             interrupted = True
         self.step += 1
+        self.where = f"at step {self.step}"
         return interrupted
 
     def tell(self, error):
@@ -342,6 +345,7 @@ class _Shard(Share):
 
     def finish(self):
         """Wait until all processes have come to the end, or one has told what it failed with."""
+        self.where = "after the last step"
         self.add_up(self._numbers(0.0), False)
 
     def _numbers(self, number):
@@ -349,12 +353,12 @@ class _Shard(Share):
         return torch.full((size,), number, dtype=self.embeddings.dtype, device=self.embeddings.device)
 
     def _sum(self, numbers):
-        with together(f"at step {self.step}"):
+        with together(self.where):
             torch.distributed.all_reduce(numbers)
 
     def _exchange(self, saying):
-        said = exchange(saying, f"at step {self.step}")
-        return said if "error" in saying else heard(said, f"on the way to step {self.step}")
+        said = exchange(saying, self.where)
+        return said if "error" in saying else heard(said, self.where.replace("at step", "on the way to step"))
 
 
 def _digest(*arrays):
