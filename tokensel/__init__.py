@@ -55,8 +55,8 @@ __all__ = [
     "traps",
 ]
 
-# Names that not every reader needs, or that need matplotlib, scikit-learn or ipywidgets: loaded when first used,
-# so that `import tokensel` stays quick.
+# Names that not every reader needs, or that need matplotlib, scikit-learn or ipywidgets: loaded when first
+# used, so that `import tokensel` stays quick.
 _LAZY = {
     "TokenSelector": "estimator",
     "check": None,
