@@ -87,6 +87,13 @@ def test_texts_that_lose_all_tokens_to_the_cut_are_left_out_with_a_warning(path)
     assert corpus.labels.tolist() == [-1, -1, 1]
 
 
+def test_one_class_is_refused_also_where_the_other_keeps_no_token(path):
+    path.write_text("text,label\nGood kettle,1\n...,0\n", encoding="utf-8")
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="1 text left out"), pytest.raises(ValueError, match="one class"):
+            datasets.from_csv(path, **COLUMNS)
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [

@@ -419,7 +419,7 @@ def from_csv(
     Corpus(176 sequences: 90 positive, 86 negative; 8 to 22 tokens long, mean 15.8; vocabulary of 729 words)
     """
     rows = CsvRows(path, text, label, positive, negative, encoding, delimiter)
-    return cached(
+    corpus = cached(
         rows.source(),
         rows.__iter__,
         min_document_frequency,
@@ -427,6 +427,9 @@ def from_csv(
         cache=cache,
         empty="leave out",
     )
+    if abs(corpus.labels.sum()) == len(corpus):
+        raise ValueError(f"{path}: all texts that keep a token are of one class, and two classes are needed")
+    return corpus
 
 
 def example_csv():
