@@ -6,6 +6,8 @@ processes, and each of them takes the same step on its own copy of the model. Be
 the loss and how many sequences are right (and how many held-out ones, if there is a validation corpus).
 Nothing that is sent depends on the dimension :math:`d`; a gradient of :math:`E` would be :math:`Sd` numbers.
 They are sent in the model's dtype: they were computed in it, and k processes add k - 1 roundings at most.
+What is shared out is the work on sequences; every process moves all of :math:`E` itself. So processes pay
+where there are many counts beside :math:`Sd`, or more of them than one machine can hold.
 
 A process that ends, fails or falls silent ends all of them, within the timeout and with an error that says at
 which step; a silent one is then ended by torchrun (half a minute later). Ctrl-C ends training in all of them
