@@ -69,8 +69,8 @@ def run_chapters(app, env, docnames):
     # The longest notebook first, so that it does not run alone at the end.
     waiting.sort(key=lambda path: path.stat().st_size, reverse=True)
     workers = min(len(waiting), os.cpu_count())
-    # Kernels share the cores: threads that outnumber them wait for one another at every small operation.
-    os.environ["OMP_NUM_THREADS"] = str(max(1, os.cpu_count() // workers))
+    # One thread a kernel: on a busy machine threads wait for one another at every small operation.
+    os.environ["OMP_NUM_THREADS"] = "1"
     failures = []
     with ThreadPoolExecutor(max_workers=workers) as pool:
         runs = pool.map(lambda path: run_chapter(path, config.nb_execution_timeout), waiting)
