@@ -21,6 +21,17 @@ def renew_static_files(app, config):
     config.html_context["static_files"] = content_hash(root, files)
 
 
+def make_static_folder(app):
+    """After a failed build the theme copies its logo to ``_static``: into the folder, or *as* it if there is none.
+
+    Such a file would make every later build fail.
+    """
+    static = Path(app.outdir) / "_static"
+    if static.is_file():
+        static.unlink()
+    static.mkdir(parents=True, exist_ok=True)
+
+
 def drop_repeated_scripts(app, pagename, templatename, context, doctree):
     """sphinx-thebe inserts its script twice; declaring the same ``const`` again is an error in the page."""
     seen, kept = set(), []
@@ -66,6 +77,7 @@ def repair_boxes(app, doctree):
 def setup(app):
     app.connect("config-inited", set_public_address)
     app.connect("config-inited", renew_static_files)
+    app.connect("builder-inited", make_static_folder)
     app.connect("doctree-read", repair_boxes)
     app.connect("html-page-context", drop_repeated_scripts, priority=900)
     app.connect("html-page-context", renew_roles)

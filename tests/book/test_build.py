@@ -118,6 +118,15 @@ def test_failing_cell_fails_the_build_and_is_named(book):
     book.write("two", TRACE.format("two"))
 
 
+def test_a_first_build_that_failed_does_not_spoil_the_next(tmp_path):
+    book = Book(tmp_path)
+    book.write("two", "raise ValueError('once')")
+    assert book.build().returncode != 0
+    book.write("two", "fine = 1")
+    again = book.build()
+    assert again.returncode == 0, again.stdout + again.stderr
+
+
 def test_dead_kernel_fails_the_build_and_is_named(book):
     book.write("two", "import os\nos._exit(1)")
     failed = book.build()
