@@ -54,6 +54,32 @@ def test_names_are_made_plain(tmp_path):
     assert [name for name, _ in members(path)] == ["data/a.txt", "data/b.txt"]
 
 
+@pytest.mark.parametrize("size", [10**9, 2**40, 2**63 - 1])
+@pytest.mark.parametrize("kind", [tarfile.REGTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE])
+def test_sizes_that_are_lies_take_no_memory(tmp_path, kind, size):
+    claim = tarfile.TarInfo("data/a.txt")
+    claim.type, claim.size = kind, size
+    path = tmp_path / "data.tar.gz"
+    path.write_bytes(gzip.compress(claim.tobuf(tarfile.GNU_FORMAT) + bytes(10_000)))
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=r"data\.tar\.gz is damaged, or not the official archive: .*claims"):
+        read_all(path, [])
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 10_000_000
+
+
+def test_what_follows_the_last_file_is_not_held_in_memory(tmp_path):
+    path = write_archive(tmp_path / "data.tar.gz")
+    path.write_bytes(gzip.compress(gzip.decompress(path.read_bytes()) + bytes(300_000_000), 1))
+    tracemalloc.start()
+    read_all(path, names := [])
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert names == list(FILES)
+    assert most < 200_000_000
+
+
 def test_no_record_of_the_members_is_kept(tmp_path):
     def peak(n):
         path = write_archive(tmp_path / f"{n}.tar.gz", {f"data/{i}.txt": b"x" for i in range(n)})

@@ -119,7 +119,8 @@ def test_the_cut_is_that_of_plain_loops(texts, least, chunk):
         patch.setattr(counting, "_CHUNK", chunk)
         labelled = [(text, 1 if i % 2 else -1) for i, text in enumerate(texts)]
         if len(empty) == len(texts):
-            with pytest.raises(ValueError, match=f"no text keeps a token: all {len(texts)} lose every token"):
+            why = "hold no token at all" if least == 1 else "lose every token"
+            with pytest.raises(ValueError, match=f"no text keeps a token: all {len(texts)} {why}"):
                 counting.count(labelled, least, empty="leave out")
             return
         corpus = counting.count(labelled, least, empty="leave out")
@@ -169,7 +170,7 @@ def test_labels_may_be_0_and_1():
         ([("a", 1), ("!", 1)], {}, ValueError, r"1 of 2 texts hold no token at all \(positions 1\): leave"),
         (ROWS, {"min_document_frequency": 3}, ValueError, "3, 4.*: lower min_document_frequency"),
         (ROWS, {"vocabulary": ["dull"]}, ValueError, "no token of the given vocabulary of 1 words"),
-        ([("!", 1)], {"empty": "leave out"}, ValueError, "no text keeps a token: all 1 lose every token"),
+        ([("!", 1)], {"empty": "leave out"}, ValueError, "no text keeps a token: all 1 hold no token at all"),
     ],
 )
 def test_what_cannot_be_counted_is_said(cache, rows, settings, error, message):
@@ -467,6 +468,57 @@ def test_an_entry_of_another_recipe_is_not_believed(cache, ordinary):
     shutil.copytree(other, mine)
     with pytest.warns(RuntimeWarning, match="were damaged"):
         assert_same(kept(), ordinary)
+
+
+def a_link_to_itself(path):
+    path.symlink_to(path)
+
+
+INSTEAD = {
+    "folder": Path.mkdir,
+    "file": Path.touch,
+    "link to nothing": lambda path: path.symlink_to(path.parent / "nowhere"),
+    "link to itself": a_link_to_itself,
+}
+if hasattr(os, "mkfifo"):
+    INSTEAD |= {"pipe": os.mkfifo, "device": lambda path: path.symlink_to("/dev/zero")}
+
+
+@pytest.mark.parametrize("instead", INSTEAD)
+@pytest.mark.parametrize("name", ["data.npy", "entry.json", None])
+def test_what_stands_in_the_place_of_a_file_or_an_entry_is_removed(cache, ordinary, name, instead):
+    kept()
+    entry = the_entry(cache)
+    sound = {name: (entry / name).read_bytes() for name in files_under(entry)}
+    if name:
+        (entry / name).unlink()
+    else:
+        shutil.rmtree(entry)
+    INSTEAD[instead](entry / name if name else entry)
+    with pytest.warns(RuntimeWarning, match="were damaged"):
+        assert_same(kept(), ordinary)
+    assert list(cache.iterdir()) == [entry]
+    assert {name: (entry / name).read_bytes() for name in files_under(entry)} == sound
+
+
+def test_what_a_link_in_the_cache_leads_to_stays(cache, ordinary, tmp_path):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis").write_text("of years")
+    kept()
+    entry = the_entry(cache)
+    shutil.rmtree(entry)
+    entry.symlink_to(mine)
+    abandoned = [cache / ".partial-link", cache / ".partial-file"]
+    abandoned[0].symlink_to(mine)
+    abandoned[1].touch()
+    for path in abandoned:
+        os.utime(path, (1, 1), follow_symlinks=False)
+    with pytest.warns(RuntimeWarning, match="were damaged"):
+        assert_same(kept(), ordinary)
+    assert list(cache.iterdir()) == [entry]
+    assert not entry.is_symlink()
+    assert (mine / "thesis").read_text() == "of years"
 
 
 # When it cannot be written

@@ -4,6 +4,7 @@ import codecs
 import csv
 import gzip
 import io
+import os
 import tracemalloc
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tokensel import csv_rows
 from tokensel.csv_rows import CsvRows
 
 TWO = "text,label\na good kettle,1\nit leaks,0\n"
@@ -341,8 +343,11 @@ def test_a_spreadsheet(complaint, read):
         ({"positive": b"1"}, TypeError, "positive must be a class"),
         ({"positive": [None]}, TypeError, "positive must be a class"),
         ({"encoding": 8}, TypeError, "encoding must be the name"),
-        ({"encoding": "utf-9"}, ValueError, "encoding must be one that Python knows"),
-        ({"encoding": "base64"}, ValueError, "encoding must be one that Python knows"),
+        ({"encoding": "utf-9"}, ValueError, "encoding must be known to Python"),
+        ({"encoding": "base64"}, ValueError, "encoding must be known to Python"),
+        ({"encoding": "utf-8\0"}, ValueError, "encoding must be known to Python"),
+        ({"encoding": "\ud800"}, ValueError, "encoding must be known to Python"),
+        ({"positive": 10**5000}, ValueError, "positive holds a number that is too long"),
         ({"delimiter": 1}, TypeError, "delimiter must be a str"),
         ({"delimiter": ", "}, ValueError, "delimiter must be one character"),
         ({"delimiter": '"'}, ValueError, "delimiter must be one character"),
@@ -358,8 +363,38 @@ def test_a_path_that_is_no_file(tmp_path):
         CsvRows(tmp_path / "nowhere.csv", **COLUMNS)
     with pytest.raises(IsADirectoryError):
         CsvRows(tmp_path, **COLUMNS)
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match=r"path must be a path, as str or pathlib\.Path"):
         CsvRows(io.StringIO(TWO), **COLUMNS)
+    with pytest.raises(ValueError, match="path must not begin with a home folder that nobody has"):
+        CsvRows("~nobody-of-this-name/reviews.csv", **COLUMNS)
+    for impossible in ("a\0.csv", "\ud800.csv"):
+        with pytest.raises(ValueError, match="path must be a path that can exist"):
+            CsvRows(impossible, **COLUMNS)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_pipe_or_a_device_is_refused_instead_of_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/zero"):
+        with pytest.raises(ValueError, match=r"path must name a file, but .* is a device or a pipe"):
+            CsvRows(path, **COLUMNS)
+
+
+def test_a_line_without_end_is_refused_before_it_fills_the_memory(write, monkeypatch):
+    monkeypatch.setattr(csv_rows, "LONGEST_LINE", 10_000)
+    path = write(gzip.compress(b"text,label\n" + b"a" * 20_000_000))
+    rows = CsvRows(path, **COLUMNS)
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=r"reviews\.csv, line 2: over 10,000 characters; is it a CSV file\?"):
+        list(rows)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 2_000_000  # a tenth of the line
+
+
+def test_a_class_that_is_not_there_is_named(complaint):
+    told = complaint("text,label\na,1\nb,0\n", positive=True)
+    assert "as negative=[...], beside the positive ones (true); its classes (and their rows) are '1'" in told
 
 
 # What decides the rows

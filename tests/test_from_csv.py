@@ -180,3 +180,33 @@ def test_the_example_can_be_read_by_another_column():
     rows = rows_of_the_example()
     assert len(corpus) == len(rows)
     assert (corpus.labels == 1).tolist() == [row["kettle"] == "glass" for row in rows]
+
+
+def test_warnings_point_at_the_line_that_asked_for_the_file(path, cache, tmp_path, monkeypatch):
+    """On every route: counted in memory, into the cache, from it, from a damaged entry, without a cache."""
+    path.write_text("text,label\n...,1\ngood kettle,1\nleaks,0\n", encoding="utf-8")
+
+    def warned(expected, **arguments):
+        with pytest.warns(Warning) as caught:  # noqa: PT030
+            datasets.from_csv(path, **COLUMNS, **arguments)
+        assert {str(warning.message).split(":")[0].split(" ")[2] for warning in caught} == expected
+        assert {warning.filename for warning in caught} == {__file__}
+
+    left_out = "left"  # "1 text left out: ..."
+    warned({left_out}, cache=False)
+    warned({left_out})
+    warned({left_out}, keep_texts=True)
+    (entry,) = cache.iterdir()
+    (entry / "data.npy").write_bytes(b"")
+    warned({left_out, "kept"})  # "the counts kept in ... were damaged"
+    monkeypatch.setenv("TOKENSEL_CACHE", str(path))
+    warned({left_out, "cannot"})  # "the counts cannot be kept in ..."
+
+
+def test_a_file_whose_texts_all_lose_their_tokens_is_named(path):
+    path.write_text("text,label\n...,1\n!,0\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"reviews\.csv: no text keeps a token: all 2 hold no token at all"):
+        datasets.from_csv(path, **COLUMNS)
+    with pytest.raises(ValueError, match=r"reviews\.csv: no text keeps .* min_document_frequency=9"):
+        path.write_text(CONTENT, encoding="utf-8")
+        datasets.from_csv(path, **COLUMNS, min_document_frequency=9)

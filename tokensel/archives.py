@@ -9,6 +9,10 @@ from pathlib import PurePosixPath
 
 from tokensel.progress import progress
 
+# Bytes that are read at a time, at most: sizes that an archive claims may be lies.
+_AT_ONCE = 2**26
+_DAMAGE = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, csv.Error, UnicodeDecodeError)
+
 
 class DatasetNotFound(FileNotFoundError):
     """The data are not on this machine and could not be downloaded; the message says how to get them."""
@@ -19,7 +23,7 @@ def damage_named(path):
     """Name the archive in the error when it is damaged, or not what it should be."""
     try:
         yield
-    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, csv.Error, UnicodeDecodeError) as error:
+    except _DAMAGE as error:
         raise ValueError(f"{path} is damaged, or not the official archive: {error}") from error
 
 
@@ -33,8 +37,8 @@ def members(path):
     ValueError
         If the archive holds a link, a device, or a path that leads outside.
     """
-    with tarfile.open(path, "r:gz") as archive:
-        while (member := archive.next()) is not None:
+    with _Unpacked(path) as unpacked, tarfile.open(path, "r:", unpacked) as archive:
+        while (member := _next(archive)) is not None:
             archive.members.clear()  # it would keep a record of each of 100,000 files
             name = PurePosixPath(member.name)
             if name.is_absolute() or ".." in name.parts or not (member.isfile() or member.isdir()):
@@ -44,7 +48,25 @@ def members(path):
                 )
             if member.isfile():
                 yield str(name), archive.extractfile(member)
-        archive.fileobj.read()  # what follows the last file: at its end gzip checks all that was read
+        while unpacked.read(_AT_ONCE):  # what follows the last file: at its end gzip checks all that was read
+            pass
+
+
+def _next(archive):
+    """The next member of an archive, whatever its header claims."""
+    try:
+        return archive.next()
+    except (ValueError, OverflowError) as error:
+        raise tarfile.ReadError(f"a header claims what cannot be: {error}") from error
+
+
+class _Unpacked(gzip.GzipFile):
+    """What a gzip file holds; nobody can ask for more of it at once than fits into memory."""
+
+    def read(self, size=-1):
+        if not 0 <= size <= _AT_ONCE:
+            raise tarfile.ReadError(f"it claims a file or a header of {size:,} bytes")
+        return super().read(size)
 
 
 def download(address, md5, archive, what, ways, allowed=True):

