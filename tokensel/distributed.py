@@ -40,6 +40,10 @@ With two processes on this machine::
 
     python -m torch.distributed.run --nproc-per-node 2 train_imdb.py
 
+What is printed ends with the accuracy at the last step; the model that is saved is, with ``patience``, that
+of ``history.best_step``. Each process gets one thread, as a note from torchrun says; if there are more cores
+than processes, set ``OMP_NUM_THREADS``.
+
 On two machines with one process each, the first of which is called ``alpha``: this on the first, and on the
 second the same with ``--node-rank 1``::
 
@@ -234,7 +238,9 @@ def fit(
     model : AttentionClassifier
         Equal in all processes.
     corpus : Corpus
-        This process's sequences, from `shard`; or others in each process, over the same vocabulary.
+        This process's sequences, from `shard`; or others in each process, over the same vocabulary. The
+        whole corpus in each is not refused: then a sequence counts once for every process, and none has
+        less to do.
     validation : Corpus, optional
         This process's held-out sequences, from `shard`. The accuracy is that on the sequences of all.
     progress : bool, optional
