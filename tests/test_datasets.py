@@ -329,9 +329,7 @@ def test_without_network_the_message_says_where_yelp_is(tmp_path, no_package):
     with pytest.raises(datasets.DatasetNotFound) as caught:
         datasets.yelp(data_home=tmp_path, download_if_missing=False)
     message = str(caught.value)
-    assert (
-        f"fetch {datasets._YELP_ADDRESS} by hand, put yelp_review_polarity_csv.tgz into a folder" in message
-    )
+    assert f"fetch {datasets._YELP_ADDRESS} by hand, put yelp_review_polarity_csv.tgz into" in message
     assert message.endswith("set TOKENSEL_DATA to that folder.")
 
 
@@ -590,9 +588,7 @@ def test_a_pipe_among_the_reviews_is_refused_instead_of_waited_for(tmp_path):
 
 def test_yelp_reviews_without_a_counted_token_are_named(tmp_path):
     write_yelp(tmp_path)
-    with pytest.raises(
-        ValueError, match="Yelp reviews with min_document_frequency=99: no text keeps a token"
-    ):
+    with pytest.raises(ValueError, match="Yelp reviews with min_document_frequency=99: no text keeps"):
         datasets.yelp(min_document_frequency=99, data_home=tmp_path)
 
 

@@ -733,3 +733,35 @@ def test_interrupted_while_counting_it_is_unfitted():
     with pytest.raises(NotFittedError):
         selector.predict(TEXTS)
     assert selector.fit(TEXTS, LIKED).score(TEXTS, LIKED) == 1.0
+
+
+@pytest.mark.parametrize("dtype", ["string", "Int64"])
+def test_missing_labels_of_pandas_are_said_to_be(dtype):
+    y = pd.Series(["1", "0", pd.NA, "1"], dtype="string").astype(dtype)
+    with pytest.raises(ValueError, match="y must hold a label for each row, but 1 are missing"):
+        small().fit(TEXTS[:4], y)
+
+
+def test_a_device_without_numbers_is_refused():
+    with pytest.raises(ValueError, match="device 'meta' cannot be used here"):
+        small(device="meta").fit(TEXTS, LIKED)
+
+
+def test_a_sparse_matrix_whose_arrays_do_not_fit_together_is_refused():
+    counts = csr_matrix(COUNTS, copy=True)
+    counts.indices[0] = 10_000
+    with pytest.raises(ValueError, match="X is a sparse matrix whose arrays do not fit together"):
+        small(input="counts").fit(counts, LIKED)
+
+
+def test_several_labels_are_none():
+    selector = small(steps=1).fit(TEXTS, LIKED)
+    for label in (np.array([True, False]), [True]):
+        with pytest.raises(ValueError, match=r"label must be one of \[False, True\]"):
+            selector.top_tokens(label=label)
+
+
+def test_a_tensor_is_a_row_of_counts_too():
+    selector = small(input="counts", steps=1).fit(COUNTS, LIKED)
+    row = COUNTS[[0]].toarray()
+    assert selector.explain(torch.tensor(row[0])) == selector.explain(row)

@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import pickle
+import re
 import struct
 import subprocess
 import sys
@@ -523,3 +524,30 @@ def test_a_link_stays_a_link(tmp_path):
 def test_no_folder_to_write_to(tmp_path):
     with pytest.raises(FileNotFoundError):
         fitted().save(tmp_path / "no" / "folder")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+def test_a_pipe_is_neither_replaced_nor_waited_for(tmp_path):
+    """So it is with devices: a user who may would otherwise turn /dev/null into a file."""
+    pipe, loop = tmp_path / "pipe", tmp_path / "loop"
+    os.mkfifo(pipe)
+    loop.symlink_to(loop)
+    for path in (pipe, loop):
+        with pytest.raises(
+            ValueError, match=f"path must name a file, but {re.escape(str(path))} is a device"
+        ):
+            fitted().save(path)
+        with pytest.raises(
+            ValueError, match=f"path must name a file, but {re.escape(str(path))} is a device"
+        ):
+            ts.TokenSelector.load(path)
+    assert pipe.is_fifo()
+    assert loop.is_symlink()
+    assert set(tmp_path.iterdir()) == {pipe, loop}
+
+
+@pytest.mark.parametrize("path", [None, 1, b"x", "a\0b", "~nobody-of-this-name/x"])
+def test_a_path_that_cannot_be_is_named(path):
+    for call in (fitted().save, ts.TokenSelector.load):
+        with pytest.raises((TypeError, ValueError), match="path must"):
+            call(path)

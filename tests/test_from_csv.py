@@ -207,6 +207,6 @@ def test_a_file_whose_texts_all_lose_their_tokens_is_named(path):
     path.write_text("text,label\n...,1\n!,0\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"reviews\.csv: no text keeps a token: all 2 hold no token at all"):
         datasets.from_csv(path, **COLUMNS)
+    path.write_text(CONTENT, encoding="utf-8")
     with pytest.raises(ValueError, match=r"reviews\.csv: no text keeps .* min_document_frequency=9"):
-        path.write_text(CONTENT, encoding="utf-8")
         datasets.from_csv(path, **COLUMNS, min_document_frequency=9)

@@ -143,3 +143,14 @@ def test_the_number_of_bytes_is_one(n_bytes, error):
 )
 def test_bytes_are_readable(n_bytes, words):
     assert memory.readable(n_bytes) == words
+
+
+def test_a_number_of_bytes_beyond_all_floats_is_refused_too():
+    with pytest.raises(MemoryError, match="something: that would need 10,000"):
+        memory.require(10**400, "something")
+
+
+@pytest.mark.parametrize("device", ["gpu", "", None, 1.5])
+def test_a_device_that_cannot_be_is_named(device):
+    with pytest.raises(ValueError, match=f"device {device!r} is none that torch knows"):
+        memory.available(device)

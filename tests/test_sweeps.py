@@ -1,6 +1,7 @@
 """A sweep is nested loops, wherever its runs are made, and says with which settings one failed."""
 
 import io
+import itertools
 import os
 import subprocess
 import sys
@@ -199,6 +200,13 @@ def test_no_bar_where_nobody_asked(capsys):
         ({"seed": {1, 2}}, TypeError, "seed must be a list"),  # in no particular order
         ({"seed": {1: 2}}, TypeError, "seed must be a list"),
         ({"seed": torch.tensor(1)}, TypeError, "seed must be a list"),
+        ({"seed": itertools.count()}, ValueError, "seed has more than 1,000,000 values: is it without end"),
+        ({"seed": [0], "n_jobs": "2"}, TypeError, "n_jobs must be a whole number, got '2'"),
+        (
+            {"a": range(10**5), "b": range(10**5), "c": range(10**5)},
+            MemoryError,
+            "1,000,000,000,000,000 runs",
+        ),
     ],
 )
 def test_bad_input_is_named(arguments, error, message):
@@ -209,3 +217,23 @@ def test_bad_input_is_named(arguments, error, message):
 def test_the_function_must_be_one():
     with pytest.raises(TypeError, match="function must be callable, got 3"):
         ts.sweep(3, seed=[1])
+
+
+class NoParts(Exception):
+    def __reduce__(self):
+        raise OSError("not to be taken apart")
+
+
+class NoTuple(Exception):
+    def __reduce__(self):
+        return "NoTuple"
+
+
+@pytest.mark.parametrize("kind", [NoParts, NoTuple, StopIteration])
+def test_odd_errors_end_the_sweep_under_their_names(kind):
+    def fails(seed):
+        raise kind("this")
+
+    with pytest.raises(RuntimeError, match=f"{kind.__name__}: this") as caught:
+        ts.sweep(fails, seed=[0])
+    assert caught.value.__notes__ == ["in the run of the sweep with seed=0"]

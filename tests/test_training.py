@@ -761,3 +761,48 @@ def test_history_in_one_line():
     unmeasured = dataclasses.replace(history, validation_accuracy=np.full(2, np.nan))
     assert repr(unmeasured) == expected + ")"
     assert repr(ts.training.History(*np.empty((4, 0)))) == "History(nothing measured)"
+
+
+# --- what a format or a mode of torch cannot do ---
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("name", ["learning_rate", "cls_penalty"])
+def test_a_number_that_is_infinite_in_the_models_format_is_named(name, optimizer):
+    model = _model(dtype=torch.float32)
+    start = _copies(model)
+    with pytest.raises(ValueError, match=rf"{name} must be at most 3.4e\+38 .* torch.float32, got 1e\+39"):
+        ts.fit(model, _corpus(), steps=2, optimizer=optimizer, **{name: 1e39})
+    _same(model, start)
+
+
+def test_a_step_size_that_is_infinite_in_the_models_format_is_named():
+    with pytest.raises(ValueError, match=r"step_size must be at most 3.4e\+38"):
+        ts.one_step(_model(dtype=torch.float32), _corpus(), step_size=1e39)
+
+
+def test_divergence_under_a_penalty_names_both():
+    with pytest.raises(FloatingPointError, match=r"Use a smaller learning rate or cls_penalty\.$"):
+        ts.fit(_model(), _corpus(), steps=5, optimizer="sgd", cls_penalty=1e200)
+
+
+def test_a_history_larger_than_memory_is_refused():
+    with pytest.raises(MemoryError, match="the history of 1,000,000,000,000,000 steps: that would need 32"):
+        ts.fit(_model(), _corpus(), steps=10**15)
+
+
+def test_training_works_where_autograd_is_off_for_good():
+    plain, other = _model(), _model()
+    ts.fit(plain, _corpus(), steps=3)
+    with torch.inference_mode():
+        ts.fit(other, _corpus(), steps=3)
+    _same(other, _copies(plain))
+
+
+def test_the_warning_of_an_interruption_points_at_the_call_of_fit():
+    def press(step, scores, values):
+        raise KeyboardInterrupt
+
+    with pytest.warns(RuntimeWarning, match="interrupted after 0 of 3 steps") as caught:
+        ts.fit(_model(), _corpus(), steps=3, on_step=press)
+    assert caught[0].filename == __file__

@@ -171,6 +171,7 @@ class TokenSelector(ClassifierMixin, BaseEstimator):
             delattr(self, name)  # so that a fit that fails leaves no half of an older one
         self._check_parameters()
         _require_device(self.device)
+        _require_whole(y)
         if self.input == "texts":
             X, y = texts(X), validate_data(self, "no_validation", y)
             check_consistent_length(X, y)
@@ -253,7 +254,8 @@ class TokenSelector(ClassifierMixin, BaseEstimator):
         scores, values = (numbers.numpy() for numbers in self._scores_and_values())
         tokens = np.argsort(-scores, kind="stable")
         if label is not None:
-            if label not in (labels := self.classes_.tolist()):
+            labels = self.classes_.tolist()
+            if np.ndim(label) or label not in labels:
                 raise ValueError(f"label must be one of {labels}, got {label!r}")
             tokens = tokens[(values[tokens] > 0) if label == labels[1] else (values[tokens] < 0)]
         return [(self._name(s), float(scores[s])) for s in tokens[:k]]
@@ -280,7 +282,9 @@ class TokenSelector(ClassifierMixin, BaseEstimator):
         else:
             if hasattr(text, "to_frame"):  # one row of a DataFrame, which keeps the names of the columns
                 text = text.to_frame().T
-            X = np.reshape(text, (1, -1)) if np.ndim(text) == 1 else text
+            if np.ndim(text) == 1:
+                text = (text if hasattr(text, "reshape") else np.array(text)).reshape(1, -1)
+            X = text
             if np.shape(X)[:1] != (1,):
                 raise ValueError(f"text must be one row of counts, got shape {np.shape(X)}")
         corpus = as_corpus(self._counts(X), np.zeros(1))
@@ -414,8 +418,14 @@ class TokenSelector(ClassifierMixin, BaseEstimator):
         return self.feature_names_in_[column] if hasattr(self, "feature_names_in_") else column
 
 
+def _require_whole(y):
+    """Refuse labels of pandas that are missing: scikit-learn's own complaint would not say what is."""
+    if hasattr(y, "isna") and np.any(np.asarray(y.isna())):
+        raise ValueError(f"y must hold a label for each row, but {np.asarray(y.isna()).sum()} are missing")
+
+
 def _require_device(device):
     try:
-        torch.zeros(1, device=device)
+        torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError) as error:  # torch without CUDA fails an assertion
         raise ValueError(f"device {device!r} cannot be used here: {error}") from error

@@ -83,6 +83,10 @@ def canonical(X):
     from scipy.sparse import csr_array
 
     counts = csr_array(X, copy=True)
+    try:
+        counts.check_format()
+    except ValueError as error:  # its arrays were set by hand
+        raise ValueError(f"X is a sparse matrix whose arrays do not fit together: {error}") from None
     counts.sum_duplicates()
     counts.eliminate_zeros()
     return counts

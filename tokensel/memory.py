@@ -1,6 +1,7 @@
 """Memory asked for before it is taken: what will not fit is refused with the bytes it would need."""
 
 import os
+from decimal import Decimal
 from pathlib import Path
 
 import torch
@@ -62,12 +63,20 @@ def available(device="cpu"):
     -------
     int or None
 
+    Raises
+    ------
+    ValueError
+        There is no such device.
+
     Examples
     --------
     >>> available("meta") is None  # a device on which nothing is ever stored
     True
     """
-    device = torch.device(device)
+    try:
+        device = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"device {device!r} is none that torch knows: {error}") from None
     if device.type == "cpu":
         rooms = [_system(), *_control_groups(), _address_space()]
         return min((max(room, 0) for room in rooms if room is not None), default=None)
@@ -86,7 +95,7 @@ def readable(n_bytes):
     ('999 bytes', '1.5 MB', '12.3 GB')
     """
     unit = min((len(str(int(n_bytes))) - 1) // 3, len(_UNITS) - 1)
-    return f"{n_bytes / 1000**unit:,.{min(unit, 1)}f} {_UNITS[unit]}"
+    return f"{Decimal(int(n_bytes)) / 1000**unit:,.{min(unit, 1)}f} {_UNITS[unit]}"
 
 
 def _system():

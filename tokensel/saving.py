@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tokensel.arguments import file_path
 from tokensel.corpus import _words
 from tokensel.model import AttentionClassifier
 from tokensel.training import History
@@ -28,6 +29,8 @@ def save(estimator, path):
     """Write a fitted `TokenSelector`; its method ``save`` says what is raised when."""
     from tokensel import __version__
 
+    path = Path(os.path.realpath(file_path("path", path)))  # a link keeps pointing at what it names
+    _require_plain(path)
     parameters = {
         name: value.item() if isinstance(value, np.generic) else value
         for name, value in estimator.get_params(deep=False).items()
@@ -58,12 +61,20 @@ def save(estimator, path):
         _restored(type(estimator), *_unpack(data))
     except (TypeError, ValueError) as error:
         raise ValueError(f"this {type(estimator).__name__} cannot be saved: {error}") from error
-    _write(Path(os.path.realpath(path)), data)  # a link keeps pointing at what it names
+    _write(path, data)
 
 
 def load(cls, path, device):
     """Read what `save` has written as an estimator of class ``cls`` on a device."""
-    return _loaded(cls, path, Path(path).read_bytes(), device)
+    path = file_path("path", path)
+    _require_plain(path)
+    return _loaded(cls, path, path.read_bytes(), device)
+
+
+def _require_plain(path):
+    """Refuse what is there but no file: a device would be replaced by a file, a pipe waited for."""
+    if os.path.lexists(path) and not (path.is_file() or path.is_dir()):  # opening a folder says what it is
+        raise ValueError(f"path must name a file, but {path} is a device, a pipe or a link to itself")
 
 
 def _loaded(cls, path, data, device):

@@ -1,9 +1,15 @@
 """`sweep`: one function at all combinations of its settings, on as many cores or machines as there are."""
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Set
 
+from tokensel.arguments import whole_number
+from tokensel.memory import require
 from tokensel.progress import progress as progress_bar
+
+_MOST_VALUES = 1_000_000  # of one setting: an iterator may have no end
+_ROW = 500  # bytes that a run and its row take at least, as two dicts
 
 
 def sweep(function, /, n_jobs=None, progress=None, **settings):
@@ -35,6 +41,8 @@ def sweep(function, /, n_jobs=None, progress=None, **settings):
         The function cannot be called, or a setting is no list of values (write ``[16]`` for one).
     ValueError
         There is no setting, one has no values, or a result has a key that is also a setting.
+    MemoryError
+        There are more combinations than a table in memory can hold.
     Exception
         Whatever a run raises ends the sweep; a note on it says with which settings. One that cannot travel
         between processes becomes a RuntimeError.
@@ -65,9 +73,13 @@ def sweep(function, /, n_jobs=None, progress=None, **settings):
 
     if not callable(function):
         raise TypeError(f"function must be callable, got {function!r}")
+    if n_jobs is not None:
+        whole_number("n_jobs", n_jobs, -math.inf)
     if not settings:
         raise ValueError("give at least one setting and its values, such as seed=range(5)")
     values = [_values(name, given) for name, given in settings.items()]
+    n_runs = math.prod(map(len, values))
+    require(_ROW * n_runs, f"the table of {n_runs:,} runs")
     runs = [dict(zip(settings, combination, strict=True)) for combination in itertools.product(*values)]
 
     class Watched(joblib.Parallel):
@@ -83,7 +95,9 @@ def _values(name, given):
     if isinstance(given, str | bytes | Mapping | Set) or not isinstance(given, Iterable) or ndim == 0:
         raise TypeError(f"{name} must be a list of values, got {given!r}: write {name}=[{given!r}] for one")
     # The numbers of an array become Python's, which print as numbers.
-    values = given.tolist() if ndim == 1 else list(given)
+    values = given.tolist() if ndim == 1 else list(itertools.islice(given, _MOST_VALUES + 1))
+    if len(values) > _MOST_VALUES:
+        raise ValueError(f"{name} has more than {_MOST_VALUES:,} values: is it without end?")
     if not values:
         raise ValueError(f"{name} has no values, so that there is nothing to run")
     return values
@@ -110,10 +124,13 @@ def _run(function, settings):
 
 def _require_portable(error):
     """Replace an error that cannot be made anew in another process, where it would end as a broken pool."""
-    make, arguments, *_ = error.__reduce__()
     try:
+        make, arguments, *_ = error.__reduce__()
         make(*arguments)
+        portable = not isinstance(error, StopIteration)  # joblib's own loop would take it for its end
     except Exception:
+        portable = False
+    if not portable:
         replacement = RuntimeError(f"{type(error).__name__}: {error}")
         replacement.__notes__ = error.__notes__
         raise replacement from error

@@ -4,7 +4,16 @@ from tokensel import score_space
 from tokensel.arguments import real_number
 from tokensel.corpus import Corpus
 from tokensel.model import AttentionClassifier
-from tokensel.training_loop import OPTIMIZERS, History, Settings, Share, chain_rule, tensors, train_on
+from tokensel.training_loop import (
+    OPTIMIZERS,
+    History,
+    Settings,
+    Share,
+    chain_rule,
+    require_representable,
+    tensors,
+    train_on,
+)
 
 __all__ = ["OPTIMIZERS", "History", "fit", "one_step"]
 
@@ -57,6 +66,7 @@ def one_step(model, corpus, step_size):
     """
     _check_pair(model, corpus)
     step_size = real_number("step_size", step_size, 0)
+    require_representable("step_size", step_size, model.embeddings.dtype)
     start = tensors(model)
     gradients = score_space.gradients(corpus, model.scores().detach(), model.values().detach())
     slope = chain_rule(start, gradients.scores, gradients.values, ("embeddings", "cls"))

@@ -137,7 +137,8 @@ def train_on(share, model, settings):
             f"patience={settings.patience} needs a validation corpus: training stops when the accuracy on it "
             "no longer rises"
         )
-    with _Interrupts(wait=share.shared) as interrupts:
+    # Also where the reader has autograd off for good, as in torch.inference_mode().
+    with torch.inference_mode(False), _Interrupts(wait=share.shared) as interrupts:
         history = _descend(share, model, settings, interrupts)
         if interrupts.pressed:
             done = max(len(history.loss) - 1, 0)
@@ -154,6 +155,9 @@ def _descend(share, model, settings, interrupts):
     copies = 2 + 2 * (settings.optimizer == "adam") + 2 * (patience is not None)
     n_bytes = copies * sum(tensor.nbytes for tensor in trained)
     require(n_bytes, "gradients and the optimiser's state", trained[0].device)
+    require(4 * 8 * (steps + 1), f"the history of {steps:,} steps")
+    for name in ("learning_rate", "cls_penalty"):
+        require_representable(name, getattr(settings, name), trained[0].dtype)
     optimizer = _optimizer(settings, trained)
     batches = _batches(share.n_sequences, settings.batch_size, generator(settings.seed))
 
@@ -170,7 +174,7 @@ def _descend(share, model, settings, interrupts):
                 left = step - 1 if patience is None else best_step
                 scores = torch.mv(parameters["embeddings"], parameters["cls"])
                 values = torch.mv(parameters["embeddings"], parameters["output"])
-                _require_finite(torch.stack((scores, values)), step, settings.learning_rate, left)
+                _require_finite(torch.stack((scores, values)), step, settings, left)
 
                 # All that the processes add up: gradients in scores and values, loss, how many are right.
                 numbers = scores.new_zeros(2 * len(scores) + 2 + (validation is not None))
@@ -180,7 +184,7 @@ def _descend(share, model, settings, interrupts):
                 if validates:
                     rest[2] = _right(validation, score_space.logits(validation, scores, values)).sum()
                 interrupted = share.add_up(numbers, interrupts.pressed)
-                _require_finite(rest, step, settings.learning_rate, left)
+                _require_finite(rest, step, settings, left)
 
                 loss, right, *held_out_right = rest.tolist()
                 measured[0, step], measured[1, step] = loss, right / size
@@ -309,7 +313,13 @@ def _right(corpus, logits):
     return (logits >= 0) == torch.tensor(corpus.labels > 0, device=logits.device)
 
 
-def _require_finite(numbers, step, learning_rate, left):
+def require_representable(name, number, dtype):
+    """Refuse a number that is finite but, in the model's own format, would not be."""
+    if number > (largest := torch.finfo(dtype).max):
+        raise ValueError(f"{name} must be at most {largest:.3g} for a model in {dtype}, got {number:g}")
+
+
+def _require_finite(numbers, step, settings, left):
     if torch.isfinite(numbers).all():
         return
     if step == 0:
@@ -317,8 +327,9 @@ def _require_finite(numbers, step, learning_rate, left):
             "the loss of the model as given is not finite: check its embeddings and vectors"
         )
     raise FloatingPointError(
-        f"the loss stopped being finite at step {step} with learning rate {learning_rate:g}; "
-        f"the model is left as it was after step {left}. Use a smaller learning rate."
+        f"the loss stopped being finite at step {step} with learning rate {settings.learning_rate:g}; "
+        f"the model is left as it was after step {left}. Use a smaller learning rate"
+        f"{' or cls_penalty' * (settings.cls_penalty > 0)}."
     )
 
 
