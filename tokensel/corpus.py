@@ -316,7 +316,9 @@ class Corpus:
 
     @cached_property
     def posterior_difference(self):
-        r"""ndarray, (S,) : :math:`\Delta_s=\hat P(y=1\mid s\in X)-\hat P(y=-1\mid s\in X)`.
+        r"""ndarray, (S,) : how much more of the sequences with the token are positive than negative.
+
+        .. math:: \Delta_s=\hat P(y=1\mid s\in X)-\hat P(y=-1\mid s\in X)
 
         Among the sequences that hold the token, the share of positive less the share of negative ones; NaN
         where no sequence holds it.

@@ -28,7 +28,9 @@ WHAT_IS_SHOWN = (
     "run: figures, tables and the sentences that quote a computed number are left out."
 )
 WHAT_TO_DO = (
-    "With a network, tokensel.datasets.{name}() fetches them. Then build again: only this page is new."
+    "With a network, this fetches them: .venv/bin/python -c 'import tokensel; tokensel.datasets.{name}()'. "
+    "Then say make book again; if the archive lies in a folder of yours, TOKENSEL_DATA=folder make book. "
+    "Only this page is made anew."
 )
 
 
