@@ -625,6 +625,24 @@ def test_a_process_that_never_starts_is_not_waited_for_longer_than_the_timeout(t
         assert 1.5 < float((tmp_path / "said-0").read_text()) < 10
 
 
+ENDED = """
+from pathlib import Path
+
+with ts.distributed.processes(timeout=60) as group:
+    ts.distributed.fit(model(), ts.distributed.shard(corpus()), steps=1)
+threads = [Path(task, "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
+with open(f"{sys.argv[1]}/said-{group.rank}", "w") as file:
+    json.dump(threads, file)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the threads of a process are told by Linux")
+def test_no_thread_of_the_group_outlives_it(tmp_path):
+    """One that does may abort the process as it exits: a run that was right is then told as failed."""
+    for threads in run(tmp_path, ENDED, 2):
+        assert [name for name in threads if "gloo" in name] == []
+
+
 # --- as torchrun starts them ---
 
 

@@ -139,7 +139,7 @@ def yelp(
     r"""Reviews from Yelp, 560,000 to train and 38,000 to test on, half of each positive [1]_.
 
     Read from ``data_home`` if it holds ``yelp_review_polarity_csv.tgz`` (it is yours, so its contents are
-    trusted), else downloaded into it (158 MiB); a download is kept only if its checksum is the published one.
+    trusted), else downloaded into it (166 MB); a download is kept only if its checksum is the published one.
     Reviews are streamed: they are never in memory all at once, unless you keep them.
 
     The vocabulary is that of the *training* reviews for every subset, as for :func:`imdb`.

@@ -57,6 +57,7 @@ GPUs (one a process). The code is the same; it has been run with gloo, never wit
 import contextlib
 import datetime as dt
 import hashlib
+import importlib
 import json
 import mmap
 import os
@@ -147,6 +148,9 @@ def processes(timeout=300.0):
             )
         torch.cuda.set_device(device)
         os.environ.setdefault("TORCH_NCCL_BLOCKING_WAIT", "1")  # else a silent process aborts the others
+    # torch.optim loads this when first used. Loaded while there is a group, it keeps gloo's threads alive
+    # beyond the group's end, and these can abort the process as it exits (torch 2.13).
+    importlib.import_module("torch._dynamo")
     try:
         try:
             torch.distributed.init_process_group(backend, timeout=timeout)

@@ -8,7 +8,7 @@ of them in the cache. A cell that fails ends the build with the name of its chap
 
 import os
 import shutil
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import nbformat
@@ -73,8 +73,9 @@ def run_chapters(app, env, docnames):
     os.environ["OMP_NUM_THREADS"] = "1"
     failures = []
     with ThreadPoolExecutor(max_workers=workers) as pool:
-        runs = pool.map(lambda path: run_chapter(path, config.nb_execution_timeout), waiting)
-        for path, (notebook, seconds, failure) in zip(waiting, runs, strict=True):
+        runs = {pool.submit(run_chapter, path, config.nb_execution_timeout): path for path in waiting}
+        for run in as_completed(runs):  # kept at once: what an interruption finds done stays done
+            path, (notebook, seconds, failure) = runs[run], run.result()
             if failure:
                 failures.append(failure)
                 continue
@@ -82,7 +83,7 @@ def run_chapters(app, env, docnames):
             cache.cache_notebook_bundle(bundle, check_validity=False, overwrite=True)
             logger.info(f"{path.relative_to(app.srcdir)} ran in {seconds:.0f} s")
     if failures:
-        raise ExtensionError("\n\n".join(failures))
+        raise ExtensionError("\n\n".join(sorted(failures)))
 
 
 def setup(app):

@@ -8,6 +8,7 @@ build make the page outdated. Damaged data are an error of the build.
 """
 
 import json
+from pathlib import Path
 
 from docutils import nodes
 from jupyter_cache import get_cache
@@ -41,7 +42,7 @@ def look_for_data(find):
     try:
         corpus = find()
     except DatasetNotFound as error:
-        return None, str(error)
+        return None, str(error).replace(str(Path.home()), "~")  # the page may be published
     return f"{len(corpus)} reviews, {corpus.n_tokens} words, {corpus.counts.sum()} counts", None
 
 

@@ -22,7 +22,7 @@ def renew_static_files(app, config):
 
 
 def make_static_folder(app):
-    """After a failed build the theme copies its logo to ``_static``: into the folder, or *as* it if there is none.
+    """After a failed build the theme copies its logo to ``_static``: if there is no folder, as that file.
 
     Such a file would make every later build fail.
     """
