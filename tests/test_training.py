@@ -754,11 +754,11 @@ def test_fit_also_trains_where_autograd_is_off():
 
 def test_history_in_one_line():
     history = ts.training.History(
-        np.array([0.7, 0.5]), np.array([0.5, 1.0]), np.array([np.nan, 0.75]), np.array([1.0, 1.0])
+        *np.array([[0.7, 0.6, 0.5], [0.5, 0.8, 1.0], [np.nan, 0.75, 0.5], [1.0, 1.0, 1.0]])
     )
-    expected = "History(1 step; loss 0.7000 to 0.5000; accuracy 0.500 to 1.000"
-    assert repr(history) == expected + "; validation accuracy 0.750)"
-    unmeasured = dataclasses.replace(history, validation_accuracy=np.full(2, np.nan))
+    expected = "History(2 steps; loss 0.7000 to 0.5000; accuracy 0.500 to 1.000"
+    assert repr(history) == expected + "; validation accuracy 0.750 at best, at step 1)"
+    unmeasured = dataclasses.replace(history, validation_accuracy=np.full(3, np.nan))
     assert repr(unmeasured) == expected + ")"
     assert repr(ts.training.History(*np.empty((4, 0)))) == "History(nothing measured)"
 

@@ -240,7 +240,7 @@ class CsvRows:
                 return f"it holds {_COUNTED_CLASSES:,} classes or more: is it the column you mean?"
         if not found:
             return "there is no row below the names of the columns"
-        shown = [f"{spelled[key]!r} ({n:,})" for key, n in found.most_common(_SHOWN_CLASSES)]
+        shown = [f"{reprlib.repr(spelled[key])} ({n:,})" for key, n in found.most_common(_SHOWN_CLASSES)]
         more = f" and {len(found) - len(shown):,} more" if len(found) > len(shown) else ""
         return f"its classes (and their rows) are {', '.join(shown)}{more}"
 

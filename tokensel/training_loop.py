@@ -56,11 +56,12 @@ class History:
         if len(self.loss) == 0:
             return "History(nothing measured)"
         steps = len(self.loss) - 1
-        validation = self.validation_accuracy[-1]
+        held_out, best = "", self.best_step
+        if best is not None:
+            held_out = f"; validation accuracy {self.validation_accuracy[best]:.3f} at best, at step {best:,}"
         return (
             f"History({steps:,} step{'s' * (steps != 1)}; loss {self.loss[0]:.4f} to {self.loss[-1]:.4f}; "
-            f"accuracy {self.accuracy[0]:.3f} to {self.accuracy[-1]:.3f}"
-            f"{'' if np.isnan(validation) else f'; validation accuracy {validation:.3f}'})"
+            f"accuracy {self.accuracy[0]:.3f} to {self.accuracy[-1]:.3f}{held_out})"
         )
 
 
