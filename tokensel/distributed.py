@@ -40,8 +40,8 @@ With two processes on this machine::
 
     python -m torch.distributed.run --nproc-per-node 2 train_imdb.py
 
-With ``patience`` the model that is saved is that of the best step, which is printed last. Each process gets one thread, as a note from torchrun says; if there are more cores
-than processes, set ``OMP_NUM_THREADS``.
+With ``patience`` the model that is saved is that of the best step, which is printed last. Each process gets
+one thread, as a note from torchrun says; if there are more cores than processes, set ``OMP_NUM_THREADS``.
 
 On two machines with one process each, the first of which is called ``alpha``: this on the first, and on the
 second the same with ``--node-rank 1``::
