@@ -97,7 +97,7 @@ def add_note(app, doctree):
 
 def note(why, name):
     """The note on top of the page: plain text, whatever stands in it."""
-    said = (WHAT_IS_SHOWN, f"The package says: {why}.", WHAT_TO_DO.format(name=name))
+    said = (WHAT_IS_SHOWN, f"The package says: {why}", WHAT_TO_DO.format(name=name))
     paragraphs = [nodes.paragraph("", text) for text in said]
     return nodes.admonition("", nodes.title("", TITLE), *paragraphs, classes=["warning"])
 
