@@ -361,6 +361,7 @@ TAMPERED = {
     "one word more": (["vocabulary"], [*"abcdefghijklm"], "its vocabulary is not"),
     "number among words": (["vocabulary", 0], 3, "its vocabulary is not"),
     "word twice": (["vocabulary", 0], "film", "'film' is repeated"),
+    "word of no text": (["vocabulary", 0], "Great", "holds 'Great', which is no token of any text"),
     "columns": (["n_features"], 4, "number of columns beside its words"),
     "names": (["feature_names"], ["a"], "feature names beside its words"),
 }

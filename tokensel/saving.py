@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from tokensel.arguments import file_path
-from tokensel.corpus import _words
+from tokensel.corpus import _words, tokenise
 from tokensel.model import AttentionClassifier
 from tokensel.training import History
 
@@ -175,6 +175,8 @@ def _restored(cls, arrays, description):
             _strings(words, n_tokens), f"its vocabulary is not {n_tokens} words, one a row of the embeddings"
         )
         estimator.vocabulary_ = _words(words)
+        odd = next((word for word in words if tokenise(word) != [word]), None)
+        _need(odd is None, f"its vocabulary holds {odd!r:.40}, which is no token of any text")
     estimator.model_ = model
     return estimator
 
