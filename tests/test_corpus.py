@@ -628,3 +628,12 @@ def test_repeated_words_are_counted_like_a_counter():
 def test_labels_may_be_a_tensor_that_training_follows():
     labels = torch.tensor([1.0, -1.0], requires_grad=True)
     assert Corpus.from_sequences([[0], [1]], labels).labels.tolist() == [1, -1]
+
+
+def test_a_capital_that_has_no_small_letter_is_a_token_like_any_other():
+    """U+1D400 is upper case to Python, and stays as it is when lower-cased."""
+    texts, labels = ["great \U0001d400", "dull"], [1, -1]
+    corpus = Corpus.from_texts(texts, labels)
+    assert corpus.vocabulary == ("dull", "great", "\U0001d400")
+    again = Corpus.from_texts(texts, labels, vocabulary=corpus.vocabulary)
+    assert (again.counts != corpus.counts).nnz == 0

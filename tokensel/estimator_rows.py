@@ -74,7 +74,7 @@ def counted(texts, vocabulary=None):
 
     if vocabulary is None and not any(map(tokenise, texts)):
         raise ValueError(f"X holds no token in any of its {len(texts)} texts")
-    vectorizer = CountVectorizer(analyzer=tokenise, vocabulary=vocabulary, dtype=float)
+    vectorizer = CountVectorizer(analyzer=tokenise, lowercase=False, vocabulary=vocabulary, dtype=float)
     return canonical(vectorizer.fit_transform(texts)), vectorizer.get_feature_names_out()
 
 
