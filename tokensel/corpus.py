@@ -258,7 +258,9 @@ class Corpus:
 
         has_token = np.array([TOKEN.search(_plain(text)) is not None for text in texts])
         _refuse_empty(has_token, "hold no token at all", "leave them out")
-        vectorizer = CountVectorizer(analyzer=tokenise, lowercase=False, vocabulary=vocabulary, dtype=np.int64)
+        vectorizer = CountVectorizer(
+            analyzer=tokenise, lowercase=False, vocabulary=vocabulary, dtype=np.int64
+        )
         counts = vectorizer.fit_transform(texts)
         if vocabulary is None:
             kept = np.bincount(counts.indices, minlength=counts.shape[1]) >= least
