@@ -465,8 +465,9 @@ def test_any_description_is_refused_or_gives_an_estimator_that_predicts(data):
         selector = saving._loaded(ts.TokenSelector, "name", file, "cpu")
     except ValueError:
         return
-    selector.predict_proba(TEXTS if selector.input == "texts" else X)
-    selector.top_tokens(3)
+    probabilities = selector.predict_proba(TEXTS if selector.input == "texts" else X)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-12)  # each rounded once or twice
+    assert len(selector.top_tokens(3)) == min(3, len(selector.vocabulary_))
 
 
 # --- writing ---
