@@ -1,5 +1,6 @@
 """The code in folded solutions runs as it stands, alone, as a reader would paste it."""
 
+import ast
 import re
 
 import matplotlib as mpl
@@ -22,7 +23,8 @@ def solutions():
 
 
 @pytest.mark.parametrize("code", list(solutions()))
-def test_code_of_solutions_runs(code, monkeypatch):
+def test_code_of_solutions_runs_and_asserts_its_claim(code, monkeypatch):
+    assert any(isinstance(node, ast.Assert) for node in ast.walk(ast.parse(code)))
     monkeypatch.setenv("TOKENSEL_STATIC", "1")
     mpl.use("Agg")
     with mpl.rc_context():
