@@ -47,7 +47,9 @@ def test_the_settings_may_be_any_values():
 
 
 @pytest.mark.parametrize(
-    "values", [np.arange(3), torch.arange(3), (n for n in range(3)), iter([0, 1, 2])], ids=str
+    "values",
+    [np.arange(3), torch.arange(3), (n for n in range(3)), iter([0, 1, 2])],
+    ids=["NumPy", "torch", "generator", "iterator"],
 )
 def test_arrays_and_generators_give_ordinary_numbers(values):
     rows = ts.sweep(lambda seed: type(seed).__name__, seed=values)
