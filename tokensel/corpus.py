@@ -1,12 +1,14 @@
 """`Corpus`: labelled token sequences as counts, and the statistics of their tokens."""
 
 import difflib
+import hashlib
 import re
 import reprlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -98,7 +100,8 @@ class Corpus:
     Notes
     -----
     ``corpus[rows]``, with a slice, positions, a mask or one position, is the corpus of those sequences over
-    the same vocabulary. Nothing is validated again, so minibatches are cheap.
+    the same vocabulary. Nothing is validated again, so minibatches are cheap. `Corpus.restrict` is the other
+    cut, to some of the tokens.
 
     Examples
     --------
@@ -345,6 +348,82 @@ class Corpus:
         kinds[self.document_frequency == 0] = "absent"
         return _read_only(kinds)
 
+    @cached_property
+    def copy_groups(self):
+        """ndarray, (n,), int64 : which sequences are copies of one another, so that no split parts them.
+
+        Sequences with the same counts, which is all that attention sees of them, have the same number,
+        whatever their labels. The numbers rise from 0 in the order in which they first appear. They are the
+        ``groups`` of scikit-learn's ``GroupKFold`` or ``GroupShuffleSplit``.
+
+        >>> corpus = Corpus([[1, 0, 2], [0, 1, 1], [1, 0, 2]], labels=[1, 0, 1])
+        >>> corpus.copy_groups
+        array([0, 1, 0])
+        """
+        counts, first = self.counts, {}
+        digests = (
+            hashlib.sha256(counts.indices[a:b].tobytes() + counts.data[a:b].tobytes()).digest()
+            for a, b in pairwise(counts.indptr.tolist())
+        )
+        return _read_only(np.array([first.setdefault(digest, len(first)) for digest in digests]))
+
+    def restrict(self, tokens, empty="raise"):
+        r"""Cut the corpus to some of its tokens: the others are taken out of every sequence.
+
+        The columns of the new ``counts`` are those of the chosen tokens, in the order in which they are
+        given. Labels, texts and, for each chosen token, ``document_frequency`` and ``posterior_difference``
+        stay as they are. Sequences become shorter: ``lengths`` counts what stays, so frequencies
+        :math:`\varphi_{is}`, :math:`\alpha_s` and :math:`\nu_s` change.
+
+        Parameters
+        ----------
+        tokens : (S,) array of bool, or sequence of int or of str
+            A mask over the vocabulary, token ids, or words; each token once.
+        empty : {"raise", "leave out"}, default "raise"
+            What to do about sequences that hold none of the tokens: refuse them, or leave them out.
+
+        Returns
+        -------
+        Corpus
+
+        Raises
+        ------
+        TypeError
+            If tokens are neither a mask, nor ids, nor words.
+        ValueError
+            If a token is not in the vocabulary, is given twice, or none is; if a sequence holds none of them
+            and is not to be left out; or if no sequence holds any.
+
+        See Also
+        --------
+        Corpus.from_texts : counts texts in the words of a given ``vocabulary``.
+
+        Examples
+        --------
+        >>> corpus = Corpus.from_texts(["a great, great film", "a boring film", "dull"], labels=[1, 0, 0])
+        >>> frequent = corpus.restrict(corpus.document_frequency >= 2, empty="leave out")
+        >>> frequent.vocabulary, len(frequent)
+        (('a', 'film'), 2)
+        >>> corpus[:2].restrict(["great", "a"]).counts.toarray()
+        array([[2, 1],
+               [0, 1]])
+        """
+        if empty not in ("raise", "leave out"):
+            raise ValueError(f'empty must be "raise" or "leave out", got {empty!r}')
+        tokens = self._token_ids(tokens)
+        counts = self.counts[:, tokens]
+        counts.sort_indices()
+        counts = _csr(counts.data, counts.indices, counts.indptr, counts.shape)
+        vocabulary = None if self.vocabulary is None else tuple(self.vocabulary[s] for s in tokens)
+        has_token = np.diff(counts.indptr) > 0
+        if not has_token.any():
+            raise ValueError(f"no sequence holds any of the {_plural(len(tokens), 'token')} given")
+        if empty == "raise":
+            remedy = 'give more tokens, or leave those sequences out with empty="leave out"'
+            _refuse_empty(has_token, "hold none of the tokens given", remedy, "sequence")
+        cut = self._trusted(counts, self.labels, vocabulary, self.texts, counts.sum(axis=1))
+        return cut if has_token.all() else cut[has_token]
+
     def token_id(self, word):
         """Id of a word: its column in ``counts``, its row in the embeddings.
 
@@ -380,6 +459,35 @@ class Corpus:
                 + (f"; similar words: {similar}" if similar else "")
             )
         return self._ids[word]
+
+    def _token_ids(self, tokens):
+        """Read a mask, ids or words as ids, each once."""
+        given = as_array("tokens", tokens) if not isinstance(tokens, str | Set | Mapping) else np.array(0)
+        if given.ndim == 1 and given.dtype.kind in "UO" and all(isinstance(word, str) for word in given):
+            ids = np.array([self.token_id(str(word)) for word in given], dtype=np.int64)
+        elif given.ndim == 1 and given.dtype == bool:
+            if len(given) != self.n_tokens:
+                raise ValueError(
+                    f"tokens as a mask must have {self.n_tokens:,} entries, one a token; got {len(given):,}"
+                )
+            ids = np.flatnonzero(given)
+        elif given.ndim == 1 and (given.dtype.kind in "iu" or given.size == 0):
+            ids = given.astype(np.int64)
+        else:
+            raise TypeError(f"tokens must be a mask, token ids or words, got {reprlib.repr(tokens)}")
+        if ids.size == 0:
+            raise ValueError("tokens is empty: a corpus needs at least one token")
+        outside = (ids < 0) | (ids >= self.n_tokens)
+        if outside.any():
+            raise ValueError(
+                f"tokens holds the id {ids[outside][0]}, but ids go from 0 to {self.n_tokens - 1}"
+            )
+        values, times = np.unique(ids, return_counts=True)
+        if (times > 1).any():
+            twice = int(values[times > 1][0])
+            name = twice if self.vocabulary is None else repr(self.vocabulary[twice])
+            raise ValueError(f"tokens must hold each token once, but {name} is repeated")
+        return ids
 
     def __getitem__(self, rows):
         rows = _positions(rows, self.n_sequences)
