@@ -504,8 +504,13 @@ def test_a_damaged_archive_is_named(dataset, tmp_path, monkeypatch, damage):
             '"1","dull"\n"2","' + "great " * 30_000 + '"\n',
             "is damaged, or not the official archive: field larger",
         ),
+        (
+            '"1","dull"\n"2","great\n',
+            r"is damaged: .*/train\.csv ends within a quoted text; its last row is \['2', 'great",
+        ),
+        ('"1","dull"\n"2","great"\n"1","boring ""film"""\n"2","a deli\n', "ends within a quoted text"),
     ],
-    ids=["class", "columns", "empty row", "one class", "no row", "field too large"],
+    ids=["class", "columns", "empty row", "one class", "no row", "field too large", "quote", "two quotes"],
 )
 def test_rows_that_yelp_does_not_have_are_named(tmp_path, content, message):
     write_yelp(tmp_path, files=YELP | {"train.csv": content})

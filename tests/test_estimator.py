@@ -653,7 +653,12 @@ BAD_COUNTS = {
     "NaN": (np.where(np.arange(40)[:, None] == 3, np.nan, COUNTS.toarray()), "Input X contains NaN"),
     "infinity": (np.where(np.arange(40)[:, None] == 3, np.inf, COUNTS.toarray()), "infinity"),
     "flat": (np.ones(40), "Expected 2D array, got 1D array instead"),
-    "texts": (TEXTS, "Expected 2D array, got 1D array instead|could not convert string"),
+    "texts": (TEXTS, 'must be a matrix of counts, but it holds texts, such as .*leave input="texts"'),
+    "texts in an array": (np.array(TEXTS), "must be a matrix of counts, but it holds texts"),
+    "texts in a column": (
+        pd.Series(TEXTS, index=range(5, 45)),
+        "must be a matrix of counts, but it holds texts",
+    ),
     "all zero": (np.zeros((40, 3)), "no token stands in at least min_document_frequency=1 of the 40"),
 }
 
@@ -670,6 +675,11 @@ def test_counts_to_predict_are_checked_too():
         selector.predict(np.ones((1, 3)))
     with pytest.raises(ValueError, match="Negative values"):
         selector.predict(-COUNTS)
+    for ask, texts in ((selector.predict, ["a great film"]), (selector.explain, "a great film")):
+        with pytest.raises(
+            ValueError, match="must be a matrix of counts, but it holds texts, such as 'a great"
+        ):
+            ask(texts)
     with pytest.raises(ValueError, match="NaN"):
         selector.predict(np.full((1, COUNTS.shape[1]), np.nan))
     with pytest.raises(ValueError, match=r"one row of counts, got shape \(2, "):

@@ -203,6 +203,12 @@ def test_a_file_that_is_not_there_and_a_folder(tmp_path):
         ts.TokenSelector.load(tmp_path)
 
 
+def test_a_folder_that_is_not_there_is_named_and_not_made(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"cannot be written: make the folder .*runs first"):
+        fitted().save(tmp_path / "runs" / "selector.safetensors")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_device_that_is_not_there(tmp_path):
     path = saved(fitted(), tmp_path)
     with pytest.raises(ValueError, match="device 'abacus' cannot be used here"):

@@ -254,6 +254,11 @@ def test_band_spans_the_runs(ax):
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("x", "y")
 
 
+def test_band_need_not_count_its_runs(ax):
+    plotting.band([0, 1], [[0, 1], [1, 2]], label="scores", count=False, ax=ax)
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == ["scores"]
+
+
 def test_bands_of_different_kinds_differ_without_colour(ax):
     for kind in plotting.MARKERS:
         plotting.band([0, 1], [[0, 1]], kind=kind, ax=ax)

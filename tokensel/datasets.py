@@ -338,8 +338,10 @@ def _yelp_reviews(path, part):
         for name, file in members(path):
             if name != f"yelp_review_polarity_csv/{part}.csv":
                 continue
-            lines = lines_of(io.TextIOWrapper(file, encoding="utf-8", newline=""))
+            lines = _QuotesCounted(lines_of(io.TextIOWrapper(file, encoding="utf-8", newline="")))
+            unclosed = False
             for row in csv.reader(lines):
+                unclosed, lines.open = lines.open, False
                 if len(row) != 2 or row[0] not in _YELP_CLASSES:
                     raise ValueError(
                         f"{path} is damaged, or not the official archive: a row of {name} must be a class, "
@@ -347,8 +349,30 @@ def _yelp_reviews(path, part):
                     )
                 classes.add(row[0])
                 yield row[1].replace("\\n", " "), _YELP_CLASSES[row[0]]
+            if unclosed:  # the csv module takes the end of the file for the end of the quote
+                raise ValueError(
+                    f"{path} is damaged: {name} ends within a quoted text; its last row is {row!r:.80}"
+                )
     if len(classes) < 2:
         raise ValueError(f"{path} lacks positive or negative reviews in {part!r}: is it complete?")
+
+
+class _QuotesCounted:
+    """Lines, and whether a quote is open after those read since `open` was last set to False.
+
+    Quotes within a text are doubled, so a row that is whole has an even number of them.
+    """
+
+    def __init__(self, lines):
+        self._lines, self.open = lines, False
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        line = next(self._lines)
+        self.open ^= line.count('"') % 2 == 1
+        return line
 
 
 # A reader's own file

@@ -13,7 +13,16 @@ from sklearn.utils.validation import (
 
 from tokensel import saving, score_space
 from tokensel.arguments import positive_number, real_number, whole_number
-from tokensel.estimator_rows import as_corpus, canonical, counted, held_back, parted, texts, two_classes
+from tokensel.estimator_rows import (
+    as_corpus,
+    canonical,
+    counted,
+    held_back,
+    parted,
+    refuse_texts,
+    texts,
+    two_classes,
+)
 from tokensel.model import AttentionClassifier
 from tokensel.training import OPTIMIZERS, fit
 
@@ -176,6 +185,7 @@ class TokenSelector(ClassifierMixin, BaseEstimator):
             X, y = texts(X), validate_data(self, "no_validation", y)
             check_consistent_length(X, y)
         else:
+            refuse_texts(X)
             X, y = validate_data(self, X, y, accept_sparse="csr", dtype=float)
         classes, label = two_classes(y)
         if self.input == "counts":
@@ -280,6 +290,7 @@ class TokenSelector(ClassifierMixin, BaseEstimator):
                 raise TypeError(f"text must be one str, got {text!r}")
             X = [text]
         else:
+            refuse_texts(text)
             if hasattr(text, "to_frame"):  # one row of a DataFrame, which keeps the names of the columns
                 text = text.to_frame().T
             if np.ndim(text) == 1:
@@ -311,7 +322,7 @@ class TokenSelector(ClassifierMixin, BaseEstimator):
             ``random_state`` is a RandomState (set it to an int or None), or if a parameter has been set to
             what ``fit`` would refuse.
         OSError
-            If the file cannot be written.
+            If the file cannot be written; FileNotFoundError if its folder is not there.
         """
         check_is_fitted(self)
         saving.save(self, path)
@@ -402,6 +413,7 @@ class TokenSelector(ClassifierMixin, BaseEstimator):
         """Counts of the known tokens in rows to be predicted, (n, S)."""
         if self.input == "texts":
             return counted(texts(X), self.vocabulary_)[0]
+        refuse_texts(X)
         X = validate_data(self, X, accept_sparse="csr", dtype=float, reset=False)
         check_non_negative(X, "TokenSelector (input X)")
         return canonical(X)[:, self.vocabulary_]

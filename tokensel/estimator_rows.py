@@ -21,6 +21,17 @@ def texts(X):
     return strings
 
 
+def refuse_texts(X):
+    """Refuse texts where counts are asked for: scikit-learn would speak of floats only."""
+    rows = X.tolist() if getattr(X, "ndim", 2) == 1 and hasattr(X, "tolist") else X
+    text = rows[0] if isinstance(rows, list | tuple) and rows else rows
+    if isinstance(text, str):
+        raise ValueError(
+            f'with input="counts" X must be a matrix of counts, but it holds texts, such as {text!r:.40}: '
+            'leave input="texts", the default, or count them first'
+        )
+
+
 def two_classes(y):
     """Return the two labels, sorted, and which of them each row has.
 

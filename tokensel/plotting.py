@@ -375,7 +375,7 @@ def training_curves(curves, *, ax, steps=None, references=None, peak=None, names
     return _finish(ax, *names)
 
 
-def band(x, runs, ax, *, kind=None, label="mean", names=(None, None)):
+def band(x, runs, ax, *, kind=None, label="mean", names=(None, None), count=True):
     r"""Draw the mean of several runs as a line, and a band from the lowest run to the highest at each place.
 
     Parameters
@@ -388,9 +388,11 @@ def band(x, runs, ax, *, kind=None, label="mean", names=(None, None)):
     kind : {"positive", "negative", "irrelevant"}, optional
         Colour, line style and marker; those of "negative", with a round marker, without it.
     label : str
-        Name of the line in the legend, which adds how many runs there are.
+        Name of the line in the legend.
     names : tuple of str
         Axis labels.
+    count : bool, default True
+        Whether the legend adds how many runs there are.
 
     Returns
     -------
@@ -418,7 +420,8 @@ def band(x, runs, ax, *, kind=None, label="mean", names=(None, None)):
     x, mean = _columns(x=x, runs=runs.mean(axis=0))
     colour = _colour(kind)
     ax.fill_between(x, runs.min(axis=0), runs.max(axis=0), color=colour, alpha=0.25, linewidth=0, zorder=2)
-    line = _points(ax, x, mean, kind, f"{label} ({len(runs)} run{'s' if len(runs) > 1 else ''})")
+    added = f" ({len(runs)} run{'s' if len(runs) > 1 else ''})" if count else ""
+    line = _points(ax, x, mean, kind, label + added)
     line.set(linestyle=_DASHES[kind or "negative"], linewidth=1.6)
     return _finish(ax, *names)
 

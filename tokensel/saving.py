@@ -31,6 +31,8 @@ def save(estimator, path):
 
     path = Path(os.path.realpath(file_path("path", path)))  # a link keeps pointing at what it names
     _require_plain(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path} cannot be written: make the folder {path.parent} first")
     parameters = {
         name: value.item() if isinstance(value, np.generic) else value
         for name, value in estimator.get_params(deep=False).items()
