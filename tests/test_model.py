@@ -237,3 +237,25 @@ def test_scores_that_overflowed_are_reported(corpus):
     model = AttentionClassifier(np.full((9, 2), 1e200), cls=[1e200, 0], output=[1, 0])
     with pytest.raises(ValueError, match="scores must be finite, but token 0 has inf"):
         model.loss(corpus)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_another_cls_leaves_the_rest_and_shares_nothing(dtype):
+    model = AttentionClassifier.initialise(4, 3, seed=0, dtype=dtype)
+    moved = model.with_cls(np.array([1.0, 2.0, 3.0]))
+    assert moved.cls.tolist() == [1.0, 2.0, 3.0]
+    assert moved.cls.dtype == dtype
+    assert torch.equal(moved.embeddings, model.embeddings)
+    assert torch.equal(moved.output, model.output)
+    with torch.no_grad():
+        moved.embeddings += 1
+        moved.output += 1
+    again = AttentionClassifier.initialise(4, 3, seed=0, dtype=dtype)
+    assert torch.equal(model.embeddings, again.embeddings)
+    assert torch.equal(model.output, again.output)
+
+
+@pytest.mark.parametrize("cls", [[1.0, 2.0], [[1.0, 2.0, 3.0]], [1.0, np.nan, 0.0]])
+def test_another_cls_must_suit_the_embeddings(cls):
+    with pytest.raises(ValueError, match="cls must"):
+        AttentionClassifier.initialise(4, 3, seed=0).with_cls(cls)

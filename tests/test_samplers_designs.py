@@ -193,3 +193,22 @@ def test_unequal_magnitudes_traps_above_the_boundary_only():
         best = ts.Selection.best(corpus, model.values())
         expected = selection if trapped else best
         assert path.selection.tokens.tolist() == expected.tokens.tolist()
+
+
+def test_rare_and_frequent_tokens_have_one_alpha():
+    corpus = samplers.rare_and_frequent(n_sequences=10, n_others=3)
+    frequencies = corpus.counts.toarray() / 8
+    alpha = corpus.labels @ frequencies / 10
+    assert alpha[:2].tolist() == [0.1, 0.1]
+    assert (frequencies[:, 0] == 0.5).all()
+    assert frequencies[:, 1].tolist() == [0.5, 0, 0.5] + 7 * [0]
+    assert corpus.labels[[0, 2]].tolist() == [1, 1]
+    assert (corpus.lengths == 8).all()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "message"), [((3,), "n_sequences"), ((2,), "at least 4"), ((10, 0), "n_others")]
+)
+def test_rare_and_frequent_names_bad_sizes(sizes, message):
+    with pytest.raises(ValueError, match=message):
+        samplers.rare_and_frequent(*sizes)

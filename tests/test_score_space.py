@@ -521,3 +521,28 @@ def test_bad_input_is_named(function, wrong, error, message):
     right = {"corpus": corpus, "scores": [0.0, 0.0, 0.0], "values": [0.0, 0.0, 0.0]}
     with pytest.raises(error, match=message):
         function(**(right | wrong))
+
+
+@pytest.mark.parametrize(
+    "tokens", [[1, 3], np.array([3, 1, 1]), np.array([False, True, False, True]), range(1, 4, 2)]
+)
+def test_attention_on_tokens_adds_up_their_shares(tokens):
+    corpus = Corpus.from_sequences([[0, 1, 1, 3], [2, 2], [3]], labels=[1, -1, 1], n_tokens=4)
+    scores = np.array([0.3, -1.2, 400.0, 2.0])
+    weights = corpus.counts.toarray()[[0, 2]] * np.exp(scores - 500)
+    shares = weights[:, [1, 3]].sum(axis=1) / weights.sum(axis=1)
+    measured = score_space.attention_on(corpus, scores, tokens)
+    np.testing.assert_allclose(measured, [shares[0], 0.0, shares[1]], rtol=1e-12)  # exp of 500
+    single = score_space.attention_on(corpus, scores.astype(np.float32), tokens)
+    assert single.dtype == torch.float32
+
+
+def test_attention_on_no_token_is_zero_and_bad_tokens_are_named():
+    corpus = Corpus.from_sequences([[0, 1]], labels=[1], n_tokens=2)
+    assert score_space.attention_on(corpus, [0.0, 0.0], []).tolist() == [0.0]
+    with pytest.raises(ValueError, match="from 0 to 1, got 0 to 2"):
+        score_space.attention_on(corpus, [0.0, 0.0], [0, 2])
+    with pytest.raises(TypeError, match="token ids"):
+        score_space.attention_on(corpus, [0.0, 0.0], [0.0, 1.0])
+    with pytest.raises(ValueError, match="one entry for each"):
+        score_space.attention_on(corpus, [0.0, 0.0], [True])

@@ -203,3 +203,15 @@ def test_no_gaps_and_no_dimensions():
 def test_what_a_reader_gets_wrong(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_best_token_probability_of_many_sequences_is_their_mean():
+    steps, others = np.array([[5.0], [40.0]]), [6, 5, 5, 7]
+    one_by_one = [theory.best_token_probability(steps, [64, 512], 1 / 48, m) for m in others]
+    together = theory.best_token_probability(steps, [64, 512], 1 / 48, others)
+    np.testing.assert_allclose(together, np.mean(one_by_one, axis=0), rtol=1e-14)
+    assert isinstance(theory.best_token_probability(5.0, 64, 1 / 48, others), float)
+    with pytest.raises(TypeError, match="n_others"):
+        theory.best_token_probability(5.0, 64, 1 / 48, [1.5, 2.0])
+    with pytest.raises(ValueError, match="n_others"):
+        theory.best_token_probability(5.0, 64, 1 / 48, [0, 2])

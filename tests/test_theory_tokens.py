@@ -77,3 +77,21 @@ def test_bad_input():
         theory.shuffled_deviation(FREQUENCIES, [1, -1])
     with pytest.raises(ValueError, match="two sequences at least"):
         theory.shuffled_deviation([[1.0]], [1])
+
+
+@pytest.mark.parametrize("kind", [np.asarray, csr_array])
+def test_frequency_spread_is_deviation_over_mean_of_the_sequences_that_hold_it(kind):
+    computed = theory.frequency_spread(kind(FREQUENCIES))
+    for s in range(3):
+        held = [row[s] for row in PHI if row[s]]
+        mean = sum(held) / len(held)
+        variance = sum((x - mean) ** 2 for x in held) / len(held)
+        assert computed[s] == pytest.approx(sqrt(variance) / mean, rel=TOLERANCE)
+    assert np.isnan(computed[3])
+
+
+def test_a_token_of_one_frequency_has_no_spread_and_a_stored_zero_is_no_occurrence():
+    third = csr_array(
+        ([1 / 3, 2 / 3, 1 / 3, 2 / 3, 0.0, 1.0], [0, 1, 0, 1, 0, 1], [0, 2, 4, 6]), shape=(3, 2)
+    )
+    assert theory.frequency_spread(third)[0] == 0.0

@@ -141,6 +141,33 @@ class AttentionClassifier(torch.nn.Module):
         vectors = (query, score_space.real_tensor("output", output))
         return cls(embeddings, *(vector.to(device, dtype) for vector in vectors))
 
+    def with_cls(self, cls):
+        r"""Return a copy that starts elsewhere: the same :math:`E` and :math:`v`, another :math:`p`.
+
+        Parameters
+        ----------
+        cls : (d,) array or tensor
+            :math:`p`; its numbers take the dtype and device of the embeddings.
+
+        Returns
+        -------
+        AttentionClassifier
+            A new model that shares no memory with this one.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If ``cls`` does not hold d finite numbers.
+
+        Examples
+        --------
+        >>> model = AttentionClassifier([[1, 1], [1, -1], [0, 0]], cls=[2, 0], output=[0, 1])
+        >>> model.with_cls([0, 3]).scores().tolist(), model.scores().tolist()
+        ([3.0, -3.0, 0.0], [2.0, 2.0, 0.0])
+        """
+        cls = score_space.real_tensor("cls", cls).detach().to(self.embeddings)
+        return AttentionClassifier(self.embeddings, cls, self.output)
+
     def scores(self):
         r"""Return the scores :math:`a = Ep`.
 

@@ -184,6 +184,47 @@ def graded_tokens(n_sequences=2000, n_tokens=21, length=8, seed=0):
     return Corpus.from_sequences(sequences, np.tile([1, -1], n_sequences // 2), n_tokens)
 
 
+def rare_and_frequent(n_sequences=2000, n_others=20):
+    r"""Two tokens with one and the same :math:`\alpha>0`: one frequent and nearly balanced, one rare.
+
+    Eight places a sequence. Token 0 fills four of them in *every* sequence, and two more of these are
+    positive than negative. Token 1 fills the other four of two positive sequences and stands nowhere
+    else. All other places go to ``n_others`` further tokens in turn. Nothing is random.
+
+    .. math:: \alpha_0=\alpha_1=\frac1n,\qquad\nu_0=\frac12,\qquad\nu_1=\frac1n
+
+    Parameters
+    ----------
+    n_sequences : int, default 2000
+        n, even and at least 4.
+    n_others : int, default 20
+
+    Returns
+    -------
+    Corpus
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a size is not an int or too small, or ``n_sequences`` odd.
+
+    Examples
+    --------
+    >>> corpus = rare_and_frequent(n_sequences=100)
+    >>> corpus.average_signed_frequency[:2], corpus.average_frequency[:2]
+    (array([0.01, 0.01]), array([0.5 , 0.01]))
+    """
+    n_sequences, n_others = _even("n_sequences", n_sequences), whole_number("n_others", n_others)
+    if n_sequences < 4:
+        raise ValueError(f"n_sequences must be at least 4, got {n_sequences}")
+    labels = np.tile([1, -1], n_sequences // 2)
+    labels[1] = 1
+    rest = 2 + np.arange(4 * n_sequences).reshape(n_sequences, 4) % n_others
+    rest[[0, 2]] = 1
+    sequences = np.hstack([np.zeros((n_sequences, 4), int), rest])
+    return Corpus.from_sequences(sequences, labels, 2 + n_others)
+
+
 def full_co_occurrence(n_positive=2, n_negative=2, n_irrelevant=6, length=4):
     r"""Every important token meets every irrelevant one, in the most symmetric corpus there is.
 

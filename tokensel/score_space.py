@@ -183,6 +183,49 @@ def attention(corpus, scores):
     return _csr(counts.matrix.crow_indices(), counts.matrix.col_indices(), share, counts.matrix.shape)
 
 
+def attention_on(corpus, scores, tokens):
+    r"""Return how much attention each sequence gives to a set of tokens, taken together.
+
+    .. math:: Q_i = \sum_{s \in \mathcal S} q_{is}
+
+    Parameters
+    ----------
+    corpus : Corpus
+    scores : (S,) tensor or array
+        As for :func:`attention`.
+    tokens : sequence of int, or (S,) array of bool
+        :math:`\mathcal S`: ids of tokens, or a mask over the vocabulary.
+
+    Returns
+    -------
+    (n,) tensor
+        :math:`Q`, from 0 to 1.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the scores do not suit, or the tokens are neither ids of the vocabulary nor such a mask.
+
+    Examples
+    --------
+    >>> import tokensel as ts
+    >>> corpus = ts.Corpus.from_sequences([[0, 1, 1, 2], [2, 2]], labels=[+1, -1], n_tokens=3)
+    >>> ts.score_space.attention_on(corpus, [0.0, 0.0, 0.0], [0, 1])
+    tensor([0.7500, 0.0000], dtype=torch.float64)
+    """
+    shares = attention(corpus, scores).detach()
+    chosen = np.asarray(tokens)
+    if chosen.dtype != bool:
+        chosen = np.zeros(corpus.n_tokens, bool)
+        chosen[_token_ids(tokens, corpus.n_tokens)] = True
+    if chosen.shape != (corpus.n_tokens,):
+        raise ValueError(
+            f"tokens as a mask must have one entry for each of the {corpus.n_tokens:,} tokens, "
+            f"got shape {chosen.shape}"
+        )
+    return shares @ torch.from_numpy(chosen).to(shares)
+
+
 class _Logits(torch.autograd.Function):
     """Scores and values to logits; the backward pass is two columns multiplied by the transposed counts."""
 
@@ -369,6 +412,17 @@ def _csr(crow, col, values, shape):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta state", UserWarning)
         return torch.sparse_csr_tensor(crow, col, values, shape, check_invariants=False)
+
+
+def _token_ids(tokens, n_tokens):
+    ids = np.asarray(tokens)
+    if ids.size == 0:
+        return ids.astype(np.int64)
+    if ids.ndim != 1 or not np.issubdtype(ids.dtype, np.integer):
+        raise TypeError(f"tokens must be a list of token ids or a mask of bools, got {tokens!r}")
+    if ids.min() < 0 or ids.max() >= n_tokens:
+        raise ValueError(f"tokens must be from 0 to {n_tokens - 1}, got {ids.min()} to {ids.max()}")
+    return ids
 
 
 def _real_tensors(scores, values):

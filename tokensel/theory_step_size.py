@@ -27,8 +27,8 @@ def best_token_probability(step_size, dim, signed_frequency, n_others):
         d, positive.
     signed_frequency : float
         :math:`\alpha_k` of the important token; its sign plays no part.
-    n_others : int
-        m, the distinct irrelevant tokens of the sequence.
+    n_others : int, or (n,) array of int
+        m, the distinct irrelevant tokens of the sequence; of several sequences, to average over them.
 
     Returns
     -------
@@ -45,12 +45,17 @@ def best_token_probability(step_size, dim, signed_frequency, n_others):
     >>> from tokensel import theory
     >>> theory.best_token_probability([0, 10, 20, 40], 128, signed_frequency=1 / 48, n_others=6).round(3)
     array([0.143, 0.474, 0.821, 0.998])
+
+    Two sequences beside one with six others:
+
+    >>> round(theory.best_token_probability(20, 128, signed_frequency=1 / 48, n_others=[6, 5, 5]), 3)
+    0.834
     """
     step_size, dim = _finite("step_size", step_size), _dimensions(dim)
     if not (step_size >= 0).all():
         raise ValueError(f"step_size must not be negative, got {step_size.min():g}")
     signed_frequency = real_number("signed_frequency", signed_frequency)
-    n_others = whole_number("n_others", n_others)
+    sizes, times = _sequence_sizes(n_others)
 
     try:
         np.broadcast_shapes(step_size.shape, dim.shape)
@@ -65,7 +70,9 @@ def best_token_probability(step_size, dim, signed_frequency, n_others):
     # The integrand is smooth and dies like exp(-z^2/2): the trapezoidal rule converges faster than any power.
     z = np.linspace(-9.0, 9.0, 721)
     density = np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi) * (z[1] - z[0])
-    return plain(np.minimum(ndtr(z + height[..., None]) ** n_others @ density, 1.0))
+    below = ndtr(z + height[..., None])
+    parts = [np.minimum(below**m @ density, 1.0) for m in sizes]
+    return plain(np.tensordot(times / times.sum(), parts, axes=1))
 
 
 def noise_step_size(dim, signed_frequency, n_others):
@@ -419,6 +426,17 @@ def _log_force(gap, length, magnitude):
     total = np.logaddexp(gap, rest)
     attention = np.exp(gap - total)
     return math.log(magnitude) - np.logaddexp(0, magnitude * attention) + gap + rest - 2 * total
+
+
+def _sequence_sizes(n_others):
+    """The distinct numbers of other tokens, each a whole number, and how often each occurs."""
+    if np.ndim(n_others) == 0:
+        return [whole_number("n_others", n_others)], np.ones(1)
+    numbers = np.asarray(n_others)
+    if numbers.ndim != 1 or not numbers.size or not np.issubdtype(numbers.dtype, np.integer):
+        raise TypeError(f"n_others must be a whole number or a list of them, got {n_others!r}")
+    sizes, times = np.unique(numbers, return_counts=True)
+    return [whole_number("n_others", int(m)) for m in sizes], times
 
 
 def _finite(name, numbers):

@@ -68,6 +68,46 @@ def coin_flip_difference(document_frequency):
     return CoinFlipDifference((2 * positive - n_s) / n_s, probabilities)
 
 
+def frequency_spread(frequencies):
+    r"""Spread of the frequency of each token over the sequences that hold it, relative to its mean there.
+
+    .. math::
+
+        \chi_s=\frac1{\langle\varphi\rangle}\sqrt{\langle\varphi^2\rangle-\langle\varphi\rangle^2},\qquad
+        \Big|\frac{\alpha_s}{\nu_s}-\Delta_s\Big|\le\chi_s\sqrt{1-\Delta_s^2}
+
+    with means over the :math:`n_s` sequences with :math:`\varphi_{is}>0`. It bounds how far the average label
+    of a token's places can lie from its posterior difference. See prop-token-statistics.
+
+    Parameters
+    ----------
+    frequencies : array_like or SciPy sparse array, shape (n, S)
+        :math:`\varphi`, as in ``Corpus.frequencies``; each row sums to 1.
+
+    Returns
+    -------
+    numpy.ndarray
+        Shape (S,); 0 for a token of one frequency, NaN for one that no sequence holds.
+
+    Raises
+    ------
+    ValueError
+        If the frequencies are not a matrix of non-negative numbers with rows that sum to 1.
+
+    Examples
+    --------
+    >>> frequency_spread([[0.5, 0.5, 0.0], [0.25, 0.75, 0.0]]).round(3)
+    array([0.333, 0.2  ,   nan])
+    """
+    values, tokens, (_, n_tokens) = _entries(checked_frequencies(frequencies))
+    values, tokens = values[values > 0], tokens[values > 0]
+    held = np.bincount(tokens, minlength=n_tokens)
+    present = held > 0
+    mean = np.divide(np.bincount(tokens, values, n_tokens), held, out=np.ones(n_tokens), where=present)
+    squares = np.bincount(tokens, (values / mean[tokens] - 1) ** 2, n_tokens)
+    return np.sqrt(np.divide(squares, held, out=np.full(n_tokens, np.nan), where=present))
+
+
 def coin_flip_deviation(frequencies):
     r"""Standard deviation of each :math:`\alpha_s` if labels are independent fair coin flips.
 
