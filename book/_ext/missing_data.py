@@ -2,11 +2,13 @@
 
 A build never downloads. Before pages are read, each chapter of `CHAPTERS` asks the package for its data with
 ``download_if_missing=False``. Where they are missing the chapter is not run: its page shows text and code,
-leaves out the cells that would show nothing but results, and opens with a note on what is missing and how to
-get it, in the words of ``tokensel.datasets.DatasetNotFound``. Data that came, went or changed since the last
-build make the page outdated. Damaged data are an error of the build.
+leaves out the cells that would show nothing but results, says under the code of each figure what it would
+show, and opens with a note on what is missing and how to get it, in the words of
+``tokensel.datasets.DatasetNotFound``. Data that came, went or changed since the last build make the page
+outdated. Damaged data are an error of the build.
 """
 
+import itertools
 import json
 from pathlib import Path
 
@@ -81,10 +83,39 @@ def without_results(text):
     """The notebook as one that is not to be run, without the cells that would show nothing but results."""
     notebook = json.loads(text)
     notebook["metadata"].setdefault("mystnb", {})["execution_mode"] = "off"
-    notebook["cells"] = [
-        cell for cell in notebook["cells"] if "remove-input" not in cell["metadata"].get("tags", [])
-    ]
+    cells = [cell for cell in notebook["cells"] if not tagged(cell, "remove-input")]
+    shown = []
+    for hidden, group in itertools.groupby(cells, lambda cell: tagged(cell, "hide-input")):
+        group = list(group)
+        shown += folded(group) if hidden else group
+    notebook["cells"] = shown
     return json.dumps(notebook)
+
+
+def tagged(cell, tag):
+    return tag in cell["metadata"].get("tags", [])
+
+
+def folded(cells):
+    """Neighbours whose code is folded away: one fold for all up to a figure, and then its caption.
+
+    Else the page would show one bar that says "Show code cell source" under another.
+    """
+    code = []
+    for k, cell in enumerate(cells):
+        code.append("".join(cell["source"]))
+        figure = cell["metadata"].get("mystnb", {}).get("figure")
+        if figure or k == len(cells) - 1:
+            yield cell | {"source": "\n\n\n".join(code)}
+            code = []
+        if figure:
+            caption = f"*A figure, not drawn here:* {figure['caption']}"
+            yield {
+                "cell_type": "markdown",
+                "id": f"{cell['id'][:50]}-caption",
+                "metadata": {},
+                "source": caption,
+            }
 
 
 def add_note(app, doctree):

@@ -1,5 +1,6 @@
 """A chapter whose reviews are not at hand: shown without results, and built anew when they come or go."""
 
+import itertools
 import json
 import os
 import subprocess
@@ -95,6 +96,33 @@ def test_a_build_with_and_without_the_data(book):
     book.build()
     assert book.runs() == [], "the data went"
     assert missing_data.TITLE in book.page().get_text()
+
+
+def test_folded_code_never_stands_under_folded_code():
+    """In the chapters as they are: after each fold comes text, or code that is shown."""
+    for docname in missing_data.CHAPTERS:
+        text = (ROOT / f"{docname}.ipynb").read_text(encoding="utf-8")
+        before, after = (json.loads(t)["cells"] for t in (text, missing_data.without_results(text)))
+        folds = [missing_data.tagged(cell, "hide-input") for cell in after]
+        assert any(folds)
+        assert not any(first and second for first, second in itertools.pairwise(folds))
+        prose = "".join("".join(cell["source"]) for cell in after if cell["cell_type"] == "markdown")
+        captions = [c["metadata"].get("mystnb", {}).get("figure", {}).get("caption") for c in before]
+        assert all(f"not drawn here:* {caption}" in prose for caption in captions if caption)
+
+
+def test_neighbours_are_folded_together_up_to_a_figure():
+    def cell(name, **figure):
+        metadata = {"tags": ["hide-input"]} | ({"mystnb": {"figure": figure}} if figure else {})
+        return {"cell_type": "code", "id": name, "metadata": metadata, "source": [f"{name}\n", "end"]}
+
+    cells = [cell("a"), cell("b", caption="Of $b$."), cell("c"), cell("d")]
+    shown = json.loads(missing_data.without_results(json.dumps({"metadata": {}, "cells": cells})))["cells"]
+    assert [c["source"] for c in shown] == [
+        "a\nend\n\n\nb\nend",
+        "*A figure, not drawn here:* Of $b$.",
+        "c\nend\n\n\nd\nend",
+    ]
 
 
 def test_the_message_is_text_and_never_markup():
