@@ -546,3 +546,31 @@ def test_attention_on_no_token_is_zero_and_bad_tokens_are_named():
         score_space.attention_on(corpus, [0.0, 0.0], [0.0, 1.0])
     with pytest.raises(ValueError, match="one entry for each"):
         score_space.attention_on(corpus, [0.0, 0.0], [True])
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.lists(st.integers(0, 5), min_size=1, max_size=8), min_size=1, max_size=6),
+    st.lists(st.integers(-2, 2), min_size=6, max_size=6),
+    st.sampled_from([torch.float32, torch.float64]),
+)
+def test_the_heaviest_token_is_that_of_most_attention(sequences, scores, dtype):
+    corpus = Corpus.from_sequences(sequences, labels=[1] * len(sequences), n_tokens=6)
+    scores = torch.tensor(scores, dtype=dtype)
+    shares = score_space.attention(corpus, scores).to_dense()
+    tokens, most = score_space.heaviest(corpus, scores)
+    assert (tokens.dtype, most.dtype) == (torch.int64, dtype)
+    for i, row in enumerate(shares.tolist()):
+        assert most[i].item() == max(row)
+        assert tokens[i].item() == row.index(max(row))  # the lowest id of the largest
+
+
+def test_the_heaviest_token_need_not_have_the_highest_score_and_has_no_gradient():
+    corpus = Corpus.from_sequences([[0, 0, 0, 1], [1, 2]], labels=[1, -1], n_tokens=3)
+    scores = torch.tensor([0.0, 1.0, 300.0], requires_grad=True)
+    tokens, most = score_space.heaviest(corpus, scores)
+    assert tokens.tolist() == [0, 2]
+    assert most[0].item() == pytest.approx(3 / (3 + np.e), rel=1e-6)  # single precision
+    assert not most.requires_grad
+    with pytest.raises(ValueError, match="scores"):
+        score_space.heaviest(corpus, [0.0, 0.0])

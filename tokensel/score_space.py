@@ -226,6 +226,56 @@ def attention_on(corpus, scores, tokens):
     return shares @ torch.from_numpy(chosen).to(shares)
 
 
+class Heaviest(NamedTuple):
+    r"""The token of each sequence that has most attention, as :func:`heaviest` returns it."""
+
+    tokens: torch.Tensor
+    attention: torch.Tensor
+
+
+def heaviest(corpus, scores):
+    r"""Return the token that has most attention in each sequence, and how much it has.
+
+    .. math:: \sigma(i) = \arg\max_s q_{is}, \qquad q_{i\sigma(i)}
+
+    Once attention has selected, this is the token of highest score, and the logit is its value. Before, a
+    token that stands there more often may outweigh it.
+
+    Parameters
+    ----------
+    corpus : Corpus
+    scores : (S,) tensor or array
+        As for :func:`attention`.
+
+    Returns
+    -------
+    Heaviest
+        ``tokens``, an (n,) int64 tensor of ids, the lowest where several have as much; ``attention``, an (n,)
+        tensor.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If the scores do not suit.
+
+    Examples
+    --------
+    >>> import tokensel as ts
+    >>> corpus = ts.Corpus.from_sequences([[0, 1, 1], [2, 0]], labels=[+1, -1], n_tokens=3)
+    >>> tokens, shares = ts.score_space.heaviest(corpus, [0.0, 0.0, 1.0])
+    >>> tokens.tolist(), shares.numpy().round(3).tolist()
+    ([1, 2], [0.667, 0.731])
+    """
+    shares = attention(corpus, scores).detach()
+    first, last = shares.crow_indices()[:-1], shares.crow_indices()[1:]
+    rows = torch.repeat_interleave(torch.arange(len(corpus), device=first.device), last - first)
+    most = shares.values().new_zeros(len(corpus)).scatter_reduce(0, rows, shares.values(), "amax")
+    there = shares.values() == most[rows]
+    tokens = torch.full_like(first, corpus.n_tokens)
+    tokens = tokens.scatter_reduce(0, rows[there], shares.col_indices()[there].to(tokens.dtype), "amin")
+    return Heaviest(tokens.long(), most)
+
+
 class _Logits(torch.autograd.Function):
     """Scores and values to logits; the backward pass is two columns multiplied by the transposed counts."""
 
