@@ -6,7 +6,7 @@ SITE := _build/html
 export TOKENSEL_CACHE := $(CURDIR)/_build/counts
 
 .DEFAULT_GOAL := help
-.PHONY: help book test serve lint notebooks launch bench shots clean
+.PHONY: help book test serve lint notebooks launch live bench shots clean
 
 help:
 	@echo "make book       execute every chapter and build the site in $(SITE)"
@@ -15,8 +15,9 @@ help:
 	@echo "make lint       ruff, and the normal form of the notebooks"
 	@echo "make notebooks  bring the notebooks to their normal form and format their code"
 	@echo "make launch     run every chapter as Colab does: alone, without the package until its first cell"
+	@echo "make live       start Live code in every chapter, with a Jupyter server in the place of Binder's"
 	@echo "make bench      time and memory against what a reader would write instead"
-	@echo "make shots      pictures of every page (desktop, phone, dark) in build/shots"
+	@echo "make shots      pictures of every page (desktop, phone, dark, wide) in build/shots"
 	@echo "make clean      remove everything that was built, except .venv"
 
 # The environment: exact versions, and the package itself as it stands here.
@@ -49,6 +50,9 @@ notebooks: .venv/installed
 
 launch: .venv/installed
 	PYTHONPATH=book/_ext $(BIN)/python tests/book/launch.py $(NOTEBOOKS)
+
+live: book
+	PYTHONPATH=book/_ext $(BIN)/python tests/book/live.py $(CHAPTERS)
 
 bench: .venv/installed
 	$(BIN)/python -m benchmarks

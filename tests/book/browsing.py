@@ -16,6 +16,7 @@ VIEWS = {
     "desktop": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"},
     "phone": {"viewport": {"width": 390, "height": 844}, "color_scheme": "light", "has_touch": True},
     "dark": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "dark"},
+    "wide": {"viewport": {"width": 1920, "height": 1080}, "color_scheme": "light"},
 }
 
 

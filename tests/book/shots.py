@@ -1,4 +1,4 @@
-"""Pictures of every built page (desktop, phone, dark) in ``build/shots``. Run by ``make shots``.
+"""Pictures of every built page (desktop, phone, dark, wide) in ``build/shots``. Run by ``make shots``.
 
 ``python tests/book/shots.py one-step imdb`` takes only the pages whose address holds one of the words.
 """

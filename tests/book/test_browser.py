@@ -6,7 +6,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from browsing import SITE, pages
 
-# WCAG 2.1, levels A and AA, in the page's content (the navigation around it is the theme's).
+# WCAG 2.1, levels A and AA, in the whole page: its content and the theme's navigation around it.
 AXE = {
     "runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"],
     "resultTypes": ["violations"],
@@ -30,7 +30,7 @@ def unfold(page):
 
 def violations(page):
     unfold(page)
-    found = Axe().run(page, context=CONTENT, options=AXE).response["violations"]
+    found = Axe().run(page, options=AXE).response["violations"]
     return [f"{v['id']}: {node['html'][:200]}" for v in found for node in v["nodes"]]
 
 
@@ -80,12 +80,27 @@ def test_accessible_in_the_dark(dark):
     assert violations(dark.page) == []
 
 
+def content_width(page):
+    return page.evaluate("() => Math.max(document.documentElement.scrollWidth, document.body.scrollWidth)")
+
+
+@pytest.mark.parametrize("width", [1920, 768])
+def test_other_screens_scroll_one_way_only(desktop, width):
+    unfold(desktop.page)
+    usual = desktop.page.viewport_size
+    desktop.page.set_viewport_size({"width": width, "height": usual["height"]})
+    found = content_width(desktop.page)
+    desktop.page.set_viewport_size(usual)
+    assert found <= width
+
+
+def test_accessible_on_a_phone(phone):
+    assert violations(phone.page) == []
+
+
 def test_phone_scrolls_one_way_only(phone):
     unfold(phone.page)
-    width = phone.page.evaluate(
-        "() => Math.max(document.documentElement.scrollWidth, document.body.scrollWidth)"
-    )
-    assert width <= 390
+    assert content_width(phone.page) <= 390
     # Nor may anything hang over the edge of a box that hides it, unless it can be scrolled there.
     cut = phone.page.evaluate(
         """() => {
