@@ -1,12 +1,11 @@
-"""Sphinx extension: "Live code" turns the cells of a chapter into editors with a kernel, when the reader asks.
+"""Sphinx extension: "Live code" turns a chapter's cells into editors with a kernel, when the reader asks.
 
-The theme offers the button and sphinx-thebe what happens on pressing it. Of sphinx-thebe nothing is used. It loads
-thebe 0.8.2, whose styles and kernel options differ from those of the release that the tests run here; gives the
-cells their outputs by counting, which goes wrong after the first cell without one; takes a printed output for
-code where the code is left out; loses the captions of figures; lets the chapters of one folder share a kernel; and
-replaces all code before it knows whether there will be a kernel at all. The book's own ``live-code.js`` drives
-thebe instead. Each chapter carries what the script needs to know as data. Until the button is pressed nothing
-is requested.
+The theme offers the button, sphinx-thebe what happens on pressing it, and of that nothing is used: it loads
+thebe 0.8.2, which could not be tested here; gives cells their outputs by counting, which goes wrong after the
+first cell without one; takes a printed output for code where the code is left out; loses the captions of
+figures; lets the chapters of one folder share a kernel; and replaces all code before it knows whether there
+will be a kernel. The book's ``live-code.js`` drives thebe instead. Each chapter carries what the script needs
+to know as data. Nothing is requested until the button is pressed.
 """
 
 import json
@@ -14,8 +13,8 @@ from pathlib import Path
 
 from docutils import nodes
 
-# Where the browser gets thebe, and marked for outputs in Markdown, which thebe cannot set. The tests answer these
-# addresses from the npm packages of the same name and version.
+# Where the browser gets thebe, and marked for outputs in Markdown, which thebe shows as they were typed. The
+# tests answer these addresses from the npm packages of the same name and version.
 PACKAGES = {"thebe": "0.9.3", "marked": "15.0.12"}
 FILES = {"script": "thebe/lib/index.js", "style": "thebe/lib/thebe.css", "marked": "marked/marked.min.js"}
 HOST = "https://unpkg.com"

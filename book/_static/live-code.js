@@ -30,7 +30,7 @@
   }
 
   function say(state, text) {
-    bar.dataset.state = state; // waiting, ready, running, failed, gone
+    bar.dataset.state = state; // waiting, ready, running, failed or gone
     bar.querySelector("p").textContent = text;
     bar.runAll.hidden = bar.restart.hidden = !["ready", "running"].includes(state);
     bar.runAll.disabled = state === "running";
@@ -148,6 +148,15 @@
         codeMirrorConfig: { mode: "python", lineNumbers: false, lineWrapping: true, screenReaderLabel: "Code" },
       };
       thebe.renderAllCells(options, notebook, [{ id: cell.id, placeholders: { source, output: place } }]);
+      const execute = cell.execute.bind(cell);
+      // The code of computed sentences is not shown: it runs with the shown cell before it.
+      const next = page.cells.findIndex((hidden, j) => j > i && hidden === null);
+      const followers = notebook.cells.slice(i + 1, next < 0 ? undefined : next);
+      cell.execute = async () => {
+        let done = await execute();
+        for (const follower of followers) if (done && !done.error) done = await follower.execute();
+        return done;
+      };
       const run = box.querySelector(".thebe-run-button");
       run.textContent = "Run";
       run.title = "Run this cell (Shift+Enter)";
@@ -175,16 +184,17 @@
   const READY = "Ready. Later cells need earlier ones, so run all first. Shift+Enter runs a cell, Esc leaves its editor.";
 
   async function runAll(notebook) {
-    for (const [i, cell] of notebook.cells.entries()) {
-      say("running", `Running cell ${i + 1} of ${notebook.cells.length} …`);
+    const shown = notebook.cells.filter((cell, i) => page.cells[i] === null);
+    for (const [i, cell] of shown.entries()) {
+      say("running", `Running cell ${i + 1} of ${shown.length} …`);
       const done = await cell.execute();
       if (bar.dataset.state !== "running") return; // restarted, or gone, meanwhile
       if (done === null || done.error) {
-        document.querySelectorAll(".bd-article div.cell")[i].scrollIntoView({ block: "center" });
-        return say("ready", `Cell ${i + 1} of ${notebook.cells.length} stopped with an error. The cells after it have not been run.`);
+        article.querySelectorAll(".thebe-cell")[i].scrollIntoView({ block: "center" });
+        return say("ready", `Cell ${i + 1} of ${shown.length} stopped with an error. Those after it have not been run.`);
       }
     }
-    say("ready", `All ${notebook.cells.length} cells have been run. Change one and run it again, or run all.`);
+    say("ready", `All ${shown.length} cells have been run. Change one and run it again, or run all.`);
   }
 
   async function restart(session) {
@@ -205,8 +215,11 @@
       const { config, session } = await findKernel(rendermime);
       const notebook = makeCells(rendermime, config, session);
       thebe.on("status", (event, { subject, status }) => {
-        if (subject === "session" && status === "shutdown") {
-          say("gone", "The kernel is gone. Reload the page and press Live code for a new one.");
+        if (subject !== "session") return;
+        if (status === "shutdown") {
+          say("gone", "The kernel is gone. If it does not come back, reload the page and press Live code again.");
+        } else if (bar.dataset.state === "gone") {
+          say("ready", `The kernel is back. ${READY}`);
         }
       });
       bar.runAll.onclick = () => runAll(notebook);
