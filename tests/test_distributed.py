@@ -365,6 +365,9 @@ with ts.distributed.processes(timeout=30) as group:
         part.counts.toarray().tolist(),
         *(part.labels.tolist(), part.lengths.tolist(), part.vocabulary, part.texts),
     ]
+    attempt("whole corpus", lambda: fit(model(), corpus(), steps=2).loss.tolist())
+    alike = corpus()[np.zeros(30, dtype=int)]
+    attempt("shards that are alike", lambda: fit(model(), shard(alike), steps=2).loss.tolist())
     attempt("still working", lambda: fit(model(), own, steps=2).loss.tolist())
 with open(f"{sys.argv[1]}/said-{group.rank}", "w") as file:
     json.dump(said, file)
@@ -468,6 +471,17 @@ def test_shards_of_counts_in_a_file_stay_there(refused):
         assert lengths == [2] * (end - first)
         assert vocabulary == ["bad", "film", "good"]
         assert texts == [["bad film", "good film"][k % 2] for k in range(first, end)]
+
+
+@pytest.mark.parametrize(("name", "n"), [("whole corpus", 31), ("shards that are alike", 15)])
+def test_the_same_sequences_in_all_processes_are_noticed(refused, name, n):
+    alone = corpus() if n == 31 else corpus()[np.zeros(30, dtype=int)]
+    expected = ts.fit(model(), alone, steps=2).loss
+    for said in refused:
+        losses, caught, _ = said[name]
+        np.testing.assert_allclose(losses, expected, rtol=1e-13)
+        assert len(caught) == 1
+        assert re.match(rf"all 2 processes hold the same {n} sequences, .*distributed\.shard\(", caught[0])
 
 
 def test_after_all_these_errors_the_processes_still_work_together(refused):

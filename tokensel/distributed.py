@@ -67,12 +67,16 @@ import torch
 import torch.distributed
 
 from tokensel.arguments import generator, positive_number
+from tokensel.callers import warn
 from tokensel.corpus import Corpus, _plural
 from tokensel.exchange import START, ProcessLost, Statement, exchange, heard, here, in_words, together
 from tokensel.training import _check_pair, _check_validation
 from tokensel.training_loop import PARAMETERS, Settings, Share, train_on
 
 _STARTED = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+
+# Of the counts of each process, so many are compared: of a large corpus in a file not all need be read.
+_COMPARED = 2**20
 
 _SETTINGS = ("steps", "optimizer", "learning_rate", "train", "batch_size", "cls_penalty", "patience")
 
@@ -242,8 +246,8 @@ def fit(
         Equal in all processes.
     corpus : Corpus
         This process's sequences, from `shard`; or others in each process, over the same vocabulary. The
-        whole corpus in each is not refused: then a sequence counts once for every process, and none has
-        less to do.
+        whole corpus in each is not refused, but there is a warning: then a sequence counts once for every
+        process, and none has less to do.
     validation : Corpus, optional
         This process's held-out sequences, from `shard`. The accuracy is that on the sequences of all.
     progress : bool, optional
@@ -274,6 +278,8 @@ def fit(
     -----
     RuntimeWarning
         One of the processes was interrupted (Ctrl-C): all end together, with the step under way.
+    UserWarning
+        All processes hold the same sequences: has `shard` been forgotten?
     """
     rank, _ = here()
     with Statement("fit") as statement:
@@ -302,8 +308,16 @@ def fit(
             **{name: repr(getattr(settings, name)) for name in _SETTINGS},
             "seed": _digest(json.dumps(generator(seed).bit_generator.state, default=str).encode()),
         }
-        statement.own = [corpus.n_sequences, 0 if validation is None else validation.n_sequences]
-    share = _Shard(corpus, validation, statement.of_all, model.embeddings)
+        n_validation = 0 if validation is None else validation.n_sequences
+        statement.own = [corpus.n_sequences, n_validation, _rows(corpus)]
+    sizes, rows = zip(*((said[:2], said[2]) for said in statement.of_all), strict=True)
+    if len(rows) > 1 and len(set(rows)) == 1:  # in all of them, so that none goes on alone if it is an error
+        warn(
+            f"all {len(rows)} processes hold the same {_plural(corpus.n_sequences, 'sequence')}, so none has "
+            "less to do than one alone: give each its share, tokensel.distributed.shard(corpus)",
+            UserWarning,
+        )
+    share = _Shard(corpus, validation, sizes, model.embeddings)
     try:
         history = train_on(share, model, settings)
     except ProcessLost:
@@ -370,6 +384,12 @@ class _Shard(Share):
     def _exchange(self, saying):
         said = exchange(saying, self.where)
         return said if "error" in saying else heard(said, self.where.replace("at step", "on the way to step"))
+
+
+def _rows(corpus):
+    """What tells the sequences of one process from those of another, at the cost of a few milliseconds."""
+    counts = corpus.counts
+    return _digest(corpus.labels, corpus.lengths, counts.indices[:_COMPARED], counts.data[:_COMPARED])
 
 
 def _digest(*arrays):
