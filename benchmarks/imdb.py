@@ -1,18 +1,19 @@
 """What training makes of IMDB at full size, how long it takes, and what held-out reviews say of it."""
 
-import itertools
 import resource
 import sys
 import time
 
 import numpy as np
 import torch
-from scipy.optimize import minimize_scalar
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import Normalizer
 
 import tokensel as ts
 from benchmarks import measure
+from tokensel.calibration import log_loss, temperature
 
 DIM, STEPS, LEARNING_RATE, CUT = 256, 200, 0.01, 20
 SEEDS = range(5)
@@ -216,44 +217,22 @@ def splits():
     Reviews of one film may straddle the parts, which the official split avoids.
     """
     everything = ts.datasets.imdb(min_document_frequency=1)
-    starts = everything.counts.indptr
-    seen = {}  # reviews with the same words, as copies have, share a group
-    groups = np.array(
-        [
-            seen.setdefault(
-                (everything.counts.indices[a:b].tobytes(), everything.counts.data[a:b].tobytes()), len(seen)
-            )
-            for a, b in itertools.pairwise(starts)
-        ]
-    )
-    tenth = np.random.default_rng(0).permutation(len(seen))[groups] * 10 // len(seen)
+    groups = everything.copy_groups
+    n_different = groups.max() + 1
+    tenth = np.random.default_rng(0).permutation(n_different)[groups] * 10 // n_different
     for fifth in range(5):
         unseen = tenth // 2 == fifth
         validation = tenth == (2 * fifth + 2) % 10
-        train = everything[~unseen & ~validation]
-        words = np.flatnonzero(train.document_frequency >= CUT)
-        yield (
-            f"fifth {fifth}",
-            *(
-                ts.Corpus(
-                    everything.counts[rows][:, words],
-                    everything.labels[rows],
-                    vocabulary=[everything.vocabulary[s] for s in words],
-                )
-                for rows in (~unseen & ~validation, validation, unseen)
-            ),
-        )
-    folder = ts.datasets._folder(None)
-    if (folder / "aclImdb_v1.tar.gz").is_file() or (folder / "aclImdb").is_dir():
-        train = ts.datasets.imdb(min_document_frequency=CUT)
-        yield (
-            "the official test reviews",
-            train[tenth > 0],
-            train[tenth == 0],
-            ts.datasets.imdb(subset="test", min_document_frequency=CUT),
-        )
-    else:
+        parts = [everything[rows] for rows in (~unseen & ~validation, validation, unseen)]
+        words = parts[0].document_frequency >= CUT
+        yield f"fifth {fifth}", *(part.restrict(words) for part in parts)
+    try:
+        official = ts.datasets.imdb(subset="test", min_document_frequency=CUT, download_if_missing=False)
+    except ts.datasets.DatasetNotFound:
         print("The official test reviews are not at hand (TOKENSEL_DATA names no folder that holds them).\n")
+        return
+    train = ts.datasets.imdb(min_document_frequency=CUT)
+    yield "the official test reviews", train[tenth > 0], train[tenth == 0], official
 
 
 def held_out(train, validation, unseen):
@@ -276,15 +255,17 @@ def held_out(train, validation, unseen):
         name: [ts.score_space.logits(part, *models[step]).double().numpy() for part in (validation, unseen)]
         for name, step in (("attention", history.best_step), (f"{STEPS} steps", STEPS))
     }
-    weights = TfidfTransformer().fit(train.counts)
-    for name, read, strengths in (
-        ("LR counts", lambda corpus: corpus.counts.astype(float), (0.01, 0.03, 0.1)),
-        ("LR TF-IDF", lambda corpus: weights.transform(corpus.counts), (0.5, 1, 2, 4, 8)),
-        ("LR frequencies", lambda corpus: corpus.frequencies, (300, 1000, 3000)),
+    for name, reading, strengths in (
+        ("LR counts", [], (0.01, 0.03, 0.1)),
+        ("LR TF-IDF", [TfidfTransformer()], (0.5, 1, 2, 4, 8)),
+        ("LR frequencies", [Normalizer("l1")], (300, 1000, 3000)),
     ):
-        tried = [LogisticRegression(C=C, max_iter=5000).fit(read(train), train.labels) for C in strengths]
-        best = max(tried, key=lambda each: each.score(read(validation), validation.labels))
-        logits[name] = [best.decision_function(read(part)) for part in (validation, unseen)]
+        tried = [
+            make_pipeline(*reading, LogisticRegression(C=C, max_iter=5000)).fit(train.counts, train.labels)
+            for C in strengths
+        ]
+        best = max(tried, key=lambda each: each.score(validation.counts, validation.labels))
+        logits[name] = [best.decision_function(part.counts) for part in (validation, unseen)]
     return history.best_step, {
         name: (there, temperature(validation.labels, here)) for name, (here, there) in logits.items()
     }
@@ -343,19 +324,6 @@ def difference(first, second):
     """Return the difference of two accuracies in points with its standard error, review by review."""
     gain = 100 * (first.astype(float) - second)
     return f"{gain.mean():+.2f} ± {gain.std(ddof=1) / np.sqrt(len(gain)):.2f}"
-
-
-def log_loss(labels, logits):
-    """Return the mean logistic loss."""
-    return np.logaddexp(0, -labels * logits).mean()
-
-
-def temperature(labels, logits):
-    """Return the number that makes the log loss least when the logits are divided by it."""
-    found = minimize_scalar(
-        lambda log_t: log_loss(labels, logits / np.exp(log_t)), bounds=(-4, 4), method="bounded"
-    )
-    return np.exp(found.x)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from sklearn.feature_extraction.text import TfidfTransformer
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
 
 import tokensel as ts
 from benchmarks import measure
@@ -83,27 +84,19 @@ def read():
 def corpora():
     """Return training and held-out reviews, of the training reviews at most `MOST`."""
     train = some(reviews("train"), MOST, seed=0)
-    return train, in_words(reviews("test"), train.vocabulary)
+    return train, reviews("test").restrict(train.vocabulary, empty="leave out")
 
 
 def some(corpus, n, seed):
     """Return at most n reviews, drawn at random, in the words that stand in at least `CUT` of them."""
     corpus = corpus[np.sort(np.random.default_rng(seed).permutation(len(corpus))[:n])]
-    common = np.flatnonzero(corpus.document_frequency >= CUT)
-    return in_words(corpus, [corpus.vocabulary[s] for s in common])
-
-
-def in_words(corpus, words):
-    """Return the reviews in these words only, without those that hold none of them."""
-    counts = corpus.counts[:, [corpus.token_id(word) for word in words]].tocsr()
-    kept = np.flatnonzero(np.diff(counts.indptr))
-    return ts.Corpus(counts[kept], corpus.labels[kept], vocabulary=words)
+    return corpus.restrict(corpus.document_frequency >= CUT, empty="leave out")
 
 
 def trained(train, held, n, seed):
     """Train from one start, on n of the reviews; return the row's numbers."""
     train = some(train, n, seed) if n < len(train) else train
-    held = in_words(held, train.vocabulary)
+    held = held.restrict(train.vocabulary, empty="leave out")
     model = ts.AttentionClassifier.initialise(train.n_tokens, DIM, seed=seed, dtype=torch.float32)
     clock = time.perf_counter()
     history = ts.fit(model, train, STEPS, learning_rate=LEARNING_RATE, validation=held, progress=False)
@@ -156,15 +149,11 @@ def shown(row):
 def linear(train, held, weights):
     """Measure scikit-learn's logistic regression on the same words."""
     clock = time.perf_counter()
-    features = (
-        TfidfTransformer().fit(train.counts).transform
-        if weights == "TF-IDF"
-        else lambda counts: counts.astype(float)
-    )
-    fitted = LogisticRegression(max_iter=5000).fit(features(train.counts), train.labels)
+    steps = [TfidfTransformer()] if weights == "TF-IDF" else []
+    fitted = make_pipeline(*steps, LogisticRegression(max_iter=5000)).fit(train.counts, train.labels)
     return (
         weights,
-        f"{fitted.score(features(held.counts), held.labels):.4f}",
+        f"{fitted.score(held.counts, held.labels):.4f}",
         f"{time.perf_counter() - clock:.1f}",
     )
 
