@@ -54,11 +54,11 @@
   async function fetchTools() {
     if (!window.marked) await fetchScript(page.files.marked);
     if (!window.thebeCore) {
+      await fetchScript(page.files.script);
       const style = document.createElement("style");
       // In a layer of its own, thebe's style gives way to the book's.
       style.textContent = `@import url("${page.files.style}") layer(thebe);`;
       document.head.append(style);
-      await fetchScript(page.files.script);
     }
   }
 
