@@ -4,12 +4,9 @@ import numpy as np
 from scipy.stats import binomtest
 
 from benchmarks import measure
-from tokensel import theory
-from tokensel.flow import gradient_flow
-from tokensel.model import AttentionClassifier
+from tokensel import phases, theory
 from tokensel.samplers import one_important_token
 from tokensel.selection import Selection
-from tokensel.training import one_step
 
 DIMS = (128, 512, 2048, 8192)
 STEPS = (5, 10, 20, 40, 80, 120, 160, 200, 240, 320, 400, 480, 640, 1280)
@@ -39,7 +36,7 @@ def row(dim, step, **options):
     shares = np.array([selected(dim, step, seed, **options) for seed in range(SEEDS)])
     lost = int((shares[:, :2].min(axis=1) == 0).sum())
     interval = binomtest(lost, SEEDS).proportion_ci(method="exact")
-    best = np.mean([theory.best_token_probability(step, dim, ALPHA, m) for m in distinct()])
+    best = theory.best_token_probability(step, dim, ALPHA, distinct())
     return (
         dim,
         step,
@@ -60,15 +57,12 @@ def distinct():
 
 def selected(dim, step, seed, mirror=True, from_zero=False):
     """Share of positive and of negative sequences that select an important token; share where it is best."""
-    rng = np.random.default_rng(seed)
-    corpus = one_important_token(200, T, K, M, mirror=mirror, seed=rng)
-    model = one_step(AttentionClassifier.initialise(corpus.n_tokens, dim, seed=rng), corpus, float(step))
+    corpus, model = phases.after_one_step(step, dim, seed, mirror=mirror)
     if from_zero:
-        model = AttentionClassifier(model.embeddings.detach(), np.zeros(dim), model.output.detach())
-    path = gradient_flow(model, corpus, until_norm=None, until_log_time=40.0, at_log_time=[], tolerance=1e-5)
-    important = path.selection.tokens < K
+        model = model.with_cls(np.zeros(dim))
+    shares = phases.selected_shares(model, corpus, range(K), tolerance=1e-5)
     best = Selection.best(corpus, model.values()).tokens < K
-    return *(important[corpus.labels == label].mean() for label in (1, -1)), best.mean()
+    return *shares, best.mean()
 
 
 if __name__ == "__main__":
