@@ -87,8 +87,8 @@ def names(source):
 
     def collect(table):
         for symbol in table.get_symbols():
-            at_top = table.get_type() == "module"
-            if symbol.is_referenced() and (symbol.is_global() or (at_top and not symbol.is_assigned())):
+            bound = symbol.is_parameter() or symbol.is_assigned() or symbol.is_imported() or symbol.is_free()
+            if symbol.is_referenced() and (not bound or symbol.is_declared_global()):
                 used.add(symbol.get_name())
         for child in table.get_children():
             collect(child)
