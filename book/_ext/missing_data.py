@@ -99,7 +99,7 @@ def tagged(cell, tag):
 def folded(cells):
     """Neighbours whose code is folded away: one fold for all up to a figure, and then its caption.
 
-    Else the page would show one bar that says "Show code cell source" under another.
+    Else the page would show one bar that says "Show the code" under another.
     """
     code = []
     for k, cell in enumerate(cells):
