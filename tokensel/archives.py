@@ -15,7 +15,12 @@ _DAMAGE = (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, csv.Error, 
 
 
 class DatasetNotFound(FileNotFoundError):
-    """The data are not on this machine and could not be downloaded; the message says how to get them."""
+    """The data are not on this machine and could not be downloaded; the message says how to get them.
+
+    Examples
+    --------
+    That of :func:`tokensel.datasets.yelp`.
+    """
 
 
 @contextmanager

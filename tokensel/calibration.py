@@ -94,6 +94,10 @@ class Reliability(NamedTuple):
     deviation : ndarray, (k,)
         Standard deviation of ``found`` if the model is calibrated:
         :math:`\frac1m\sqrt{\sum_iP_i(1-P_i)}` over the m sequences of the group.
+
+    Examples
+    --------
+    That of :func:`tokensel.calibration.reliability`.
     """
 
     told: np.ndarray
@@ -102,12 +106,24 @@ class Reliability(NamedTuple):
 
     @property
     def error(self):
-        """float : expected calibration error, the mean distance of ``found`` from ``told``."""
+        """float : expected calibration error, the mean distance of ``found`` from ``told``.
+
+        Examples
+        --------
+        >>> found = Reliability(np.array([0.2, 0.9]), np.array([0.3, 0.7]), deviation=np.ones(2))
+        >>> round(found.error, 6)
+        0.15
+        """
         return float(np.abs(self.found - self.told).mean())
 
     @property
     def error_by_chance(self):
-        r"""float : the error of a calibrated model, :math:`\sqrt{2/\pi}` times the mean deviation."""
+        r"""float : the error of a calibrated model, :math:`\sqrt{2/\pi}` times the mean deviation.
+
+        Examples
+        --------
+        That of :func:`tokensel.calibration.reliability`.
+        """
         return float(np.sqrt(2 / np.pi) * self.deviation.mean())
 
 

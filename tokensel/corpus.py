@@ -108,8 +108,21 @@ class Corpus:
     >>> corpus = Corpus([[1, 0, 2], [0, 1, 1]], labels=[1, 0])
     >>> corpus
     Corpus(2 sequences: 1 positive, 1 negative; 2 to 3 tokens long, mean 2.5; vocabulary of 3 tokens)
+    >>> corpus.n_sequences, corpus.n_tokens
+    (2, 3)
+    >>> corpus.frequencies.toarray().round(3)
+    array([[0.333, 0.   , 0.667],
+           [0.   , 0.5  , 0.5  ]])
     >>> corpus.average_signed_frequency.round(3)
     array([ 0.167, -0.25 ,  0.083])
+    >>> corpus.average_frequency.round(3)
+    array([0.167, 0.25 , 0.583])
+    >>> corpus.document_frequency
+    array([1, 1, 2])
+    >>> corpus.posterior_difference
+    array([ 1., -1.,  0.])
+    >>> corpus.token_kinds.tolist()
+    ['completely positive', 'completely negative', 'positive']
     >>> corpus[corpus.labels == 1]
     Corpus(1 sequence: 1 positive, 0 negative; 3 tokens long; vocabulary of 3 tokens)
     """

@@ -92,6 +92,10 @@ class Group(NamedTuple):
         How many processes there are.
     device : torch.device
         Where its model goes: a GPU of its own, or the CPU.
+
+    Examples
+    --------
+    That of :func:`tokensel.distributed.processes`.
     """
 
     rank: int
@@ -191,6 +195,15 @@ def shard(corpus):
         There are no processes yet: call it within `processes`.
     ProcessLost
         Another process has ended, failed or fallen silent.
+
+    Examples
+    --------
+    :mod:`tokensel.distributed` has a script to start with torchrun. Anywhere else:
+
+    >>> import tokensel as ts
+    >>> ts.distributed.shard(ts.Corpus([[1, 2]], labels=[1]))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    RuntimeError: ...
     """
     rank, size = here()
     with Statement("shard") as statement:
@@ -248,14 +261,18 @@ def fit(
         This process's sequences, from `shard`; or others in each process, over the same vocabulary. The
         whole corpus in each is not refused, but there is a warning: then a sequence counts once for every
         process, and none has less to do.
+    steps, optimizer, learning_rate, train, batch_size
+        As for `tokensel.fit`.
     validation : Corpus, optional
         This process's held-out sequences, from `shard`. The accuracy is that on the sequences of all.
+    seed
+        As for `tokensel.fit`.
     progress : bool, optional
         As for `tokensel.fit`, in process 0; the others never show a bar.
+    cls_penalty, patience
+        As for `tokensel.fit`.
     on_step : callable, optional
         As for `tokensel.fit`, called in every process.
-    steps, optimizer, learning_rate, train, batch_size, seed, cls_penalty, patience
-        As for `tokensel.fit`.
 
     Returns
     -------
@@ -280,6 +297,17 @@ def fit(
         One of the processes was interrupted (Ctrl-C): all end together, with the step under way.
     UserWarning
         All processes hold the same sequences: has `shard` been forgotten?
+
+    Examples
+    --------
+    :mod:`tokensel.distributed` has a script to start with torchrun. Anywhere else:
+
+    >>> import tokensel as ts
+    >>> corpus = ts.samplers.one_important_token(n_sequences=20, length=4, n_important=2, n_irrelevant=6)
+    >>> model = ts.AttentionClassifier.initialise(corpus.n_tokens, dim=8, seed=0)
+    >>> ts.distributed.fit(model, corpus)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    RuntimeError: ...
     """
     rank, _ = here()
     with Statement("fit") as statement:

@@ -111,6 +111,10 @@ class TokenSelector(ClassifierMixin, BaseEstimator):
     >>> selector = ts.TokenSelector(dim=64, steps=100).fit(texts, labels)
     >>> selector.predict(["what a great evening", "so boring"]).tolist()
     ['liked', 'disliked']
+    >>> selector.decision_function(["what a great evening", "so boring"]) > 0
+    array([ True, False])
+    >>> bool(selector.predict_proba(["what a great evening"])[0, 1] > 0.5)
+    True
     >>> [token for token, score in selector.top_tokens(2)]
     ['great', 'boring']
     >>> token, weight = selector.explain("a great film")[0]
@@ -225,6 +229,10 @@ class TokenSelector(ClassifierMixin, BaseEstimator):
     def predict(self, X):
         """Return the label of each row: ``classes_[1]`` where the logit is positive.
 
+        Parameters
+        ----------
+        X : (n,) sequence of str, or with counts (n, S) array, sparse matrix or DataFrame
+
         Returns
         -------
         (n,) array
@@ -234,6 +242,10 @@ class TokenSelector(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X):
         """Return the probabilities of the two classes, in the order of ``classes_``.
+
+        Parameters
+        ----------
+        X : (n,) sequence of str, or with counts (n, S) array, sparse matrix or DataFrame
 
         Returns
         -------
@@ -258,6 +270,13 @@ class TokenSelector(ClassifierMixin, BaseEstimator):
         -------
         list of (token, score)
             By falling score. A token is a word, with counts the name or number of a column.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If ``k`` is no whole number or negative, or ``label`` is none of ``classes_``.
+        sklearn.exceptions.NotFittedError
+            Before ``fit``.
         """
         check_is_fitted(self)
         k = whole_number("k", k)
@@ -283,6 +302,15 @@ class TokenSelector(ClassifierMixin, BaseEstimator):
         list of (token, weight)
             The known tokens of the text, each once, by falling attention; the weights sum to 1. Empty where
             no token is known.
+
+        Raises
+        ------
+        TypeError
+            If ``text`` is no str, or with counts is one.
+        ValueError
+            If counts are not one row, or not of as many columns as in ``fit``.
+        sklearn.exceptions.NotFittedError
+            Before ``fit``.
         """
         check_is_fitted(self)
         if self.input == "texts":
@@ -323,6 +351,19 @@ class TokenSelector(ClassifierMixin, BaseEstimator):
             what ``fit`` would refuse.
         OSError
             If the file cannot be written; FileNotFoundError if its folder is not there.
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> import tokensel as ts
+        >>> texts, labels = ["a great film", "great fun", "boring", "a boring plot"], [1, 1, 0, 0]
+        >>> selector = ts.TokenSelector(dim=8, steps=20).fit(texts, labels)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = os.path.join(folder, "reviews.safetensors")
+        ...     selector.save(path)
+        ...     again = ts.TokenSelector.load(path)
+        >>> bool((again.decision_function(texts) == selector.decision_function(texts)).all())
+        True
         """
         check_is_fitted(self)
         saving.save(self, path)
@@ -349,6 +390,10 @@ class TokenSelector(ClassifierMixin, BaseEstimator):
             If the file is damaged, of another kind or of another version; the message says which.
         OSError
             If it cannot be read.
+
+        Examples
+        --------
+        That of :meth:`tokensel.TokenSelector.save`.
         """
         _require_device(device)
         return saving.load(cls, path, str(device))

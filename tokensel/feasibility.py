@@ -21,6 +21,10 @@ class Dropped(NamedTuple):
         The sequences left out, sorted. None of them can return.
     pairs : ndarray, (m, 2), int64
         Pairs (selected, other) of the selection that no kept sequence has, sorted.
+
+    Examples
+    --------
+    That of :func:`tokensel.feasible_subset`.
     """
 
     rows: np.ndarray

@@ -19,6 +19,10 @@ class OneStepError(NamedTuple):
         :math:`\nu_s\omega`, the theorem's bound for it.
     epsilon : float
         :math:`\varepsilon`, the largest score or value of the start in size.
+
+    Examples
+    --------
+    That of :func:`tokensel.one_step_error`.
     """
 
     measured: np.ndarray

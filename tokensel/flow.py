@@ -55,6 +55,10 @@ class FlowPath:
         The tokens of largest score at the end.
     promoted : bool
         Whether the model was float32. The flow then starts at its numbers and continues in float64.
+
+    Examples
+    --------
+    That of :func:`tokensel.gradient_flow`.
     """
 
     cls: np.ndarray

@@ -25,6 +25,10 @@ class Reachability(NamedTuple):
         :math:`\Gamma_j`: positive where the data want the selected token above the other.
     tight : ndarray, (m,), bool
         The pairs of different values whose gap is 1.
+
+    Examples
+    --------
+    That of :func:`tokensel.reachability`.
     """
 
     solution: MaxMargin
@@ -35,10 +39,14 @@ class Reachability(NamedTuple):
 
     @property
     def reachable(self):
-        r"""bool : are all tight pairs wanted, and all tokens of equal value below the selected one?
+        r"""bool : whether all tight pairs are wanted, and all tokens of equal value below the selected one.
 
         Then all flows that start far enough out along :math:`\hat p_\sigma` end in this selection. Where it
         is False, the flow may end there all the same: the theorem says nothing.
+
+        Examples
+        --------
+        That of :func:`tokensel.reachability`.
         """
         return bool((self.coefficients[self.tight] > 0).all() and (self.gaps > 0).all())
 

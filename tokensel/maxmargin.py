@@ -44,6 +44,10 @@ class MaxMargin(NamedTuple):
         :math:`\max_j(1-\hat p\cdot z_j)_+` over all pairs, and of
         :math:`\sum\lambda_j|\hat p\cdot z_j-1|\,/\sum\lambda_j`. All are zero at the solution only; near it,
         1 - cos between ``cls`` and the solution is no larger than the residual.
+
+    Examples
+    --------
+    That of :func:`tokensel.max_margin`.
     """
 
     cls: np.ndarray

@@ -111,6 +111,8 @@ def class_means(corpus, numbers):
 
     Raises
     ------
+    TypeError
+        If ``corpus`` is no Corpus, or the numbers are none.
     ValueError
         If the last axis has another length, or a class has no sequence.
 

@@ -329,6 +329,8 @@ def training_curves(curves, *, ax, steps=None, references=None, peak=None, names
 
     Raises
     ------
+    TypeError
+        If ``curves`` is no dict.
     ValueError
         If a curve and ``steps`` differ in length, there are more than four curves, or ``peak`` names none.
 

@@ -25,6 +25,10 @@ class Bounds(NamedTuple):
         Norm of the error of each row of :math:`\nabla_EL`.
     cls_gradient : ndarray, (d,)
         Of each entry of :math:`\nabla_pL`.
+
+    Examples
+    --------
+    That of :func:`tokensel.rounding.bounds`.
     """
 
     scores: np.ndarray

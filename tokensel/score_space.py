@@ -25,7 +25,12 @@ _FEW_ROWS = 1 / 32
 
 
 class Gradients(NamedTuple):
-    r"""The loss and its gradients with respect to scores and values, as :func:`gradients` returns them."""
+    r"""The loss and its gradients with respect to scores and values, as :func:`gradients` returns them.
+
+    Examples
+    --------
+    That of :func:`tokensel.score_space.gradients`.
+    """
 
     loss: torch.Tensor
     scores: torch.Tensor
@@ -227,7 +232,12 @@ def attention_on(corpus, scores, tokens):
 
 
 class Heaviest(NamedTuple):
-    r"""The token of each sequence that has most attention, as :func:`heaviest` returns it."""
+    r"""The token of each sequence that has most attention, as :func:`heaviest` returns it.
+
+    Examples
+    --------
+    That of :func:`tokensel.score_space.heaviest`.
+    """
 
     tokens: torch.Tensor
     attention: torch.Tensor
@@ -484,6 +494,24 @@ def real_tensor(name, numbers, device="cpu"):
     """Return numbers as a tensor: float32 and float64 are kept, integers and lists become float64.
 
     A tensor stays where it is; an array or a list goes to the device.
+
+    Parameters
+    ----------
+    name : str
+        What the numbers are called in an error.
+    numbers : tensor or array_like
+    device : torch.device or str, default "cpu"
+
+    Returns
+    -------
+    torch.Tensor
+
+    Raises
+    ------
+    TypeError
+        If a tensor is neither real nor of integers, or an array holds no numbers.
+    ValueError
+        If an array holds NaN or an infinite number.
 
     Examples
     --------

@@ -25,6 +25,16 @@ class InfeasibleSelection(ValueError):
         Where there is no cycle: pairs (selected, other) ...
     weights : (m,) array or None
         ... and their positive weights, which sum to 1, with :math:`\sum_jw_jz_j=0` up to rounding.
+
+    Examples
+    --------
+    >>> import tokensel as ts
+    >>> corpus = ts.Corpus.from_sequences([[0, 1], [0, 1]], labels=[+1, -1])
+    >>> try:  # 0 above 1 in the first sequence, 1 above 0 in the second
+    ...     ts.max_margin([[1.0, 0.0], [0.0, 1.0]], ts.Selection(corpus, [0, 1]))
+    ... except ts.InfeasibleSelection as infeasible:
+    ...     infeasible.cycle
+    [0, 1]
     """
 
     def __init__(self, message, cycle=None, pairs=None, weights=None):
@@ -78,6 +88,8 @@ class Selection:
            [0, 3],
            [1, 2],
            [1, 3]])
+    >>> sorted(selection.order_graph.edges)
+    [(0, 2), (0, 3), (1, 2), (1, 3)]
     >>> selection.cycle is None
     True
     >>> Selection(corpus, [0, 1, 3]).cycle  # 0 above 3 in the first sequence, 3 above 0 in the last

@@ -142,7 +142,12 @@ def late_score_gap(log_time, n_important, n_irrelevant, length, magnitude):
 
 
 class AttentionTime(NamedTuple):
-    """When attention on the important tokens reaches a level, and two bounds in closed form."""
+    """When attention on the important tokens reaches a level, and two bounds in closed form.
+
+    Examples
+    --------
+    That of :func:`tokensel.theory.attention_time`.
+    """
 
     time: float
     lower: float

@@ -109,7 +109,12 @@ def one_step_epsilon(n_tokens, dim, confidence, cls_norm, output_norm=1.0):
 
 
 class OneStepRows(NamedTuple):
-    r"""The two columns of :math:`(E_1-E_0)/\eta_0`, a matrix with rows in the span of v and :math:`p_0`."""
+    r"""The two columns of :math:`(E_1-E_0)/\eta_0`, a matrix with rows in the span of v and :math:`p_0`.
+
+    Examples
+    --------
+    That of :func:`tokensel.theory.one_step_first_order`.
+    """
 
     along_output: np.ndarray
     along_cls: np.ndarray

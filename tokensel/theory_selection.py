@@ -23,6 +23,10 @@ class SymmetricMaxMargin(NamedTuple):
         :math:`\lVert\hat p\rVert^2`, the limit of time times loss gap.
     effective_important : float
         :math:`K_{\mathrm{eff}}`, with :math:`\lVert\hat p\rVert^2=K_{\mathrm{eff}}M/(K_{\mathrm{eff}}+M)`.
+
+    Examples
+    --------
+    That of :func:`tokensel.theory.orthonormal_max_margin`.
     """
 
     on_positive: float
@@ -207,6 +211,10 @@ class Advantages(NamedTuple):
     others : ndarray, (n,)
         :math:`m_i`, the same over the tokens of :math:`X_i` that are not important; :math:`-\infty` where
         there are none.
+
+    Examples
+    --------
+    That of :func:`tokensel.theory.advantages`.
     """
 
     best: np.ndarray

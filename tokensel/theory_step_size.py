@@ -157,10 +157,12 @@ def log_amplification(mean_gap, n_important, n_irrelevant, length, magnitude, st
     ----------
     mean_gap : float or array_like
         :math:`\bar x=\frac12(x_++x_-)`, the mean of the score gaps of the two classes.
-    n_important, n_irrelevant, magnitude
+    n_important, n_irrelevant
         As in `amplification_exponent`.
     length : int
         T, at least 2.
+    magnitude
+        As in `amplification_exponent`.
     start : float, default 0.0
         :math:`\bar x_0`; 0 for attention spread evenly.
 

@@ -115,7 +115,12 @@ def unselected_attention_bound(log_loss_gap, n_sequences, magnitude):
 
 class LateFlow(NamedTuple):
     r"""Where gradient flow tends: :math:`\log(L-L_\sigma)`, :math:`\log\lVert\nabla L\rVert`,
-    :math:`\lVert p\rVert`."""
+    :math:`\lVert p\rVert`.
+
+    Examples
+    --------
+    That of :func:`tokensel.theory.late_flow`.
+    """
 
     log_loss_gap: np.ndarray
     log_gradient_norm: np.ndarray

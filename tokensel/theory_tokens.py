@@ -21,6 +21,10 @@ class CoinFlipDifference(NamedTuple):
         The values that :math:`\Delta_s` can take, from -1 to 1.
     probabilities : ndarray, (n_s + 1,)
         How likely each is.
+
+    Examples
+    --------
+    That of :func:`tokensel.theory.coin_flip_difference`.
     """
 
     differences: np.ndarray

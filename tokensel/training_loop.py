@@ -38,6 +38,10 @@ class History:
         validation corpus; with minibatches, everywhere but at the start of each epoch and at the end.
     cls_norm : numpy.ndarray
         Norm of the cls embedding.
+
+    Examples
+    --------
+    That of :func:`tokensel.fit`.
     """
 
     loss: np.ndarray
@@ -47,7 +51,14 @@ class History:
 
     @property
     def best_step(self):
-        """int or None : the first step with the highest validation accuracy; None where none was measured."""
+        """int or None : the first step with the highest validation accuracy; None where none was measured.
+
+        Examples
+        --------
+        >>> accuracy = np.array([0.5, 0.8, 0.7])
+        >>> History(loss=accuracy, accuracy=accuracy, validation_accuracy=accuracy, cls_norm=accuracy).best_step
+        1
+        """
         if np.isnan(self.validation_accuracy).all():
             return None
         return int(np.nanargmax(self.validation_accuracy))

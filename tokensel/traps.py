@@ -17,7 +17,12 @@ from tokensel.selection import Selection
 
 
 class Trap(NamedTuple):
-    """A model to start from, its corpus, and the selection in which the flow stays."""
+    """A model to start from, its corpus, and the selection in which the flow stays.
+
+    Examples
+    --------
+    That of :func:`tokensel.traps.shared_tokens`.
+    """
 
     model: AttentionClassifier
     corpus: Corpus
