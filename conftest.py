@@ -1,8 +1,12 @@
-"""For all tests, doctests too: what they count is kept for the session, not in the account's cache."""
+"""For all tests, doctests too: what they count is kept for the session, and Ctrl-C is heard."""
 
 import os
+import signal
 
 import pytest
+
+# A shell's background jobs ignore Ctrl-C, and so would all that they start; the tests send it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
