@@ -7,9 +7,15 @@ from itertools import pairwise
 
 from sphinx.errors import ExtensionError
 
-WIDTH, HEIGHT, GAP, ROW, BEND = 122, 30, 10, 66, 14
+WIDTH, HEIGHT, GAP, ROW, BEND = 132, 30, 8, 66, 12
 # What the name of a file cannot spell.
 SPELLINGS = {"imdb": "IMDB", "u-shape": "U shape", "yelp": "Yelp"}
+
+
+def short_name(address):
+    """A chapter in a word or two: the name of its file."""
+    name = address.rsplit("/", 1)[1]
+    return SPELLINGS.get(name, name.replace("-", " "))
 
 
 def ancestors(chapters):
@@ -110,12 +116,10 @@ def course_map(chapters):
         parts.append(f'<path d="{curve}" fill="none" marker-end="url(#course-arrow)"{dashes}/>')
     for chapter in chapters:
         x, y = centre[chapter.address]
-        name = chapter.address.rsplit("/", 1)[1]
-        name = SPELLINGS.get(name, name.replace("-", " "))
         parts.append(
             f'<rect x="{x - WIDTH / 2:.0f}" y="{y}" width="{WIDTH}" height="{HEIGHT}" rx="4" fill="none"/>'
             f'<text x="{x:.0f}" y="{y + 20}" text-anchor="middle" stroke="none" fill="currentColor">'
-            f"{name}</text>"
+            f"{short_name(chapter.address)}</text>"
         )
     said = (
         f"{len(chapters)} chapters as boxes in {len(rows)} rows. An arrow goes from a chapter to each that "

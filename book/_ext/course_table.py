@@ -18,7 +18,7 @@ from docutils.statemachine import StringList
 from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
-from course_map import course_map
+from course_map import course_map, short_name
 
 BOX = re.compile(r"^:::\{admonition\} This chapter\n(.*?)^:::[ ]*$", re.M | re.S)
 # The normal form of the box, on three lines once its paragraphs are joined.
@@ -142,11 +142,11 @@ def hours(minutes):
 
 def times_table(chapters):
     """Reading, computing, exercises and sliders of each chapter."""
-    rows = [("Chapter", "Reading", "Proofs", "Computing", "Exercises (with `ts.check`)", "Sliders")]
+    rows = [("Chapter", "Reading", "Proofs", "Computing", "Exercises", "Sliders")]
     for chapter in chapters:
         rows.append(
             (
-                f"{{doc}}`/{chapter.address}`",
+                f"{{doc}}`{short_name(chapter.address)} </{chapter.address}>`",
                 hours(chapter.minutes),
                 hours(chapter.proofs) if chapter.proofs else "",
                 COMPUTING[chapter.computing],

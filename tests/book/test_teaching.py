@@ -243,6 +243,25 @@ def test_a_promise_that_is_not_kept_is_found(this, that):
     assert unkept(PAGE.replace(this, that, 1)) != []
 
 
+def test_a_path_costs_what_its_parts_cost(course):
+    def read(opening):
+        lists = re.findall(rf"{opening}:\s(.*?)\.", PAGE, re.S)
+        assert lists != []
+        named = [address for some in lists for address in re.findall(r"</([\w/-]+)>`", some)]
+        assert len(named) == len(set(named))
+        return sum(course[address].minutes for address in named)
+
+    costs = {
+        name: tuple(map(int, numbers.split(" | ")))
+        for name, numbers in re.findall(r"^\| ([A-Z][a-z ]+) \| ((?:\d+ \| )+\d+) \|$", PAGE, re.M)
+    }
+    homework = sum(map(int, re.findall(r"^Homework \((\d+) minutes\)", PAGE, re.M)))
+    assert costs == {
+        "One lecture": (90, read("To read afterwards"), 0),
+        "Two weeks": (540, read("Chapters"), homework),
+    }
+
+
 def test_every_exercise_has_its_minutes_and_the_same_everywhere(course):
     labels = {
         label
