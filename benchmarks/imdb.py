@@ -261,7 +261,10 @@ def held_out(train, validation, unseen):
         ("LR frequencies", [Normalizer("l1")], (300, 1000, 3000)),
     ):
         tried = [
-            make_pipeline(*reading, LogisticRegression(C=C, max_iter=5000)).fit(train.counts, train.labels)
+            # Gradients in frequencies are small: a solver of first order would stop too early.
+            make_pipeline(*reading, LogisticRegression(C=C, solver="newton-cg", tol=1e-5, max_iter=5000)).fit(
+                train.counts, train.labels
+            )
             for C in strengths
         ]
         best = max(tried, key=lambda each: each.score(validation.counts, validation.labels))
