@@ -130,6 +130,8 @@
       id: `live-${i + 1}`,
       source: page.cells[i] ?? box.querySelector(".cell_input pre").textContent.trim(),
     }));
+    // The theme's icons would take the place of those that the buttons of widgets hold on to.
+    window.FontAwesome?.noAuto();
     const notebook = thebeCore.api.setupNotebookFromBlocks(blocks, config, rendermime);
     thebe.notebook = notebook;
     notebook.attachSession(session);
@@ -164,7 +166,7 @@
     return notebook;
   }
 
-  /* Words for what a live output shows in pictures and sliders. */
+  /* Words for what a live output shows in pictures, sliders and buttons. */
 
   function describe(place, alt) {
     for (const image of place.querySelectorAll("img:not([alt]), img[alt='']")) {
@@ -176,6 +178,9 @@
       if (!handle || !label) continue;
       handle.setAttribute("aria-label", label.textContent);
       if (value && handle.getAttribute("aria-valuetext") !== value) handle.setAttribute("aria-valuetext", value);
+    }
+    for (const play of place.querySelectorAll(".widget-play")) {
+      ["Play or pause", "Stop", "Repeat"].forEach((name, i) => play.children[i]?.setAttribute("aria-label", name));
     }
   }
 

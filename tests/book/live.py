@@ -31,21 +31,27 @@ PACKAGES = ROOT / "_build" / "npm"
 REQUIRE_JS = "https://cdnjs.cloudflare.com/ajax/libs/require.js/2.3.6/require.min.js"  # thebe's, for widgets
 CONFIG = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
 CELLS = "article div.cell"
-# What a cell shows: text without formulas, formulas, pictures; before the press and after a run alike.
-SHOWN = r"""(box) => {
+# What a cell shows: text without formulas, formulas, pictures; before the press and after a run alike. Sphinx
+# bends quotation marks, a live kernel shows how far it is, an explorer of the book has buttons of its own.
+APART = (
+    "mjx-container, figcaption, noscript, script, style, button, "
+    ".jp-OutputPrompt, .jp-OutputArea-child:has(.progress)"
+)
+SHOWN = (
+    f"(box) => {{ const apart = '{APART}'"
+    + r"""
     const output = box.querySelector('.live-output') ?? box.querySelector('.cell_output')
     if (!output) return {text: '', formulas: [], pictures: 0}
     const copy = output.cloneNode(true)
-    for (const part of ['mjx-container', 'figcaption', 'noscript', 'script', 'style', '.jp-OutputPrompt']) {
-        copy.querySelectorAll(part).forEach(found => found.remove())
-    }
+    copy.querySelectorAll(apart).forEach(part => part.remove())
     return {
-        text: copy.textContent.replace(/\s+/g, ' ').trim(),
+        text: copy.textContent.replace(/\s+/g, ' ').replace(/[‘’]/g, "'").replace(/[“”]/g, '"').trim(),
         formulas: MathJax.startup.document.getMathItemsWithin(output)
             .filter(item => !item.typesetRoot.closest('figcaption')).map(item => item.math),
         pictures: copy.querySelectorAll('img').length,
     }
 }"""
+)
 # Who drew the picture of an explorer is seen at its sliders: ipywidgets' are no inputs.
 SLIDER = ".live-output .widget-slider [role=slider]"
 

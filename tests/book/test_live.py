@@ -197,6 +197,26 @@ def test_live_sliders_draw(run):
     assert before[1] != after[1]
 
 
+def test_live_play_buttons_draw(run):
+    """The theme's icons once took the place of those that these buttons change, and nothing moved."""
+    code = """
+def draw(k):
+    figure, ax = plt.subplots(figsize=(3, 1))
+    ax.plot([0, k])
+    return figure
+ts.explore(draw, alt="A line that ends at {k}", k={"values": [1, 2, 3], "time": True})
+"""
+    cell = run.page.locator("article div.cell").nth(1)
+    cell.locator(".CodeMirror").evaluate("(e, code) => e.CodeMirror.setValue(code)", code)
+    cell.get_by_role("button", name="Run").click()
+    cell.get_by_alt_text("A line that ends at 1").wait_for()
+    cell.get_by_role("button", name="Play or pause").click()
+    cell.get_by_alt_text("A line that ends at 3").wait_for()
+    cell.get_by_role("slider", name="k").press("Home")
+    cell.get_by_alt_text("A line that ends at 1").wait_for()
+    assert run.complaints == []
+
+
 @pytest.mark.parametrize("mode", ["light", "dark"])
 def test_the_live_page_is_accessible(run, mode):
     run.page.evaluate("mode => { document.documentElement.dataset.theme = mode }", mode)
