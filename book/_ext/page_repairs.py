@@ -1,5 +1,8 @@
 """Sphinx extension: what the theme and its companions leave to repair in a page."""
 
+import base64
+import hashlib
+import re
 from pathlib import Path
 
 from docutils import nodes
@@ -69,6 +72,37 @@ def renew_roles(app, pagename, templatename, context, doctree):
         context["body"] = context["body"].replace('role="doc-biblioentry"', 'role="listitem"')
 
 
+def move_frames(app, pagename, templatename, context, doctree):
+    """Put the pictures of explorers into files beside the page, which then is a few times lighter.
+
+    In a notebook an explorer must hold them itself; a page would have to be read past all of them before its
+    equations are typeset. Text in an explorer is escaped, so only pictures look like one.
+    """
+    folder = Path(app.outdir) / "_images"
+
+    def move(picture):
+        png = base64.b64decode(picture[1])
+        name = f"frame-{hashlib.sha256(png).hexdigest()[:20]}.png"
+        if not (folder / name).is_file():
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(png)
+        return context["pathto"](f"_images/{name}", 1)
+
+    if 'class="tokensel-explorer ' in context.get("body", ""):
+        context["body"] = re.sub(r'(?<=")data:image/png;base64,([A-Za-z0-9+/=]+)(?=")', move, context["body"])
+
+
+def lighten_head(app, pagename, templatename, context, doctree):
+    """Give the page's template what it needs to hold up the text less.
+
+    The theme draws its icons from a font, and then a second time, by a script of 1.5 MB: the font is enough.
+    Its scripts for the search, the index of the whole book among them, can wait until the text is there.
+    """
+    icons = r"<script[^>]*/fontawesome\.js[^>]*></script>"
+    context["without_icon_script"] = lambda head: re.sub(icons, "", head)
+    context["deferred"] = lambda head: head.replace("<script src=", "<script defer src=")
+
+
 def repair_boxes(app, doctree):
     title_proofs(doctree)
     give_unique_ids(doctree)
@@ -81,4 +115,8 @@ def setup(app):
     app.connect("doctree-read", repair_boxes)
     app.connect("html-page-context", drop_repeated_scripts, priority=900)
     app.connect("html-page-context", renew_roles)
+    app.connect("html-page-context", move_frames)
+    app.connect("html-page-context", lighten_head)
+    # Deferred scripts run in order: before MathJax, which reads what this one sets.
+    app.add_js_file("reading.js", priority=490, loading_method="defer")
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

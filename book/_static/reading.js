@@ -1,0 +1,71 @@
+/* Equations are typeset a few at a time, those nearest to what is on the screen first, so that keys, sliders and
+   scrolling are answered meanwhile. MathJax takes seconds for all of a chapter's on a phone, in one piece. */
+(() => {
+  "use strict";
+  const SLICE = 100; // milliseconds: smaller ones cost more, since the page is drawn anew after each
+  const waiting = new Set();
+
+  // Unlike a timer, a message is not held back in a tab that is not in front.
+  const pause = () => new Promise((resume) => {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = () => { port1.close(); resume(); };
+    port2.postMessage(null);
+  });
+
+  const distance = (math) => {
+    const box = math.getBoundingClientRect();
+    // What is folded away has no box.
+    return box.width ? Math.max(box.top - innerHeight, -box.bottom, 0) : Infinity;
+  };
+
+  const nearestFirst = () => {
+    const far = new Map([...waiting].map((math) => [math, distance(math)]));
+    return [...waiting].sort((one, other) => far.get(one) - far.get(other) || 0);
+  };
+
+  /* What is read keeps its place when equations above it grow. Browsers see to it, except those that do not. */
+  const inPlace = async (change) => {
+    if (CSS.supports("overflow-anchor", "auto")) return change();
+    const held = document.elementFromPoint(innerWidth / 2, innerHeight / 4);
+    const before = held?.getBoundingClientRect().top;
+    await change();
+    if (scrollY && held?.isConnected) scrollBy({ top: held.getBoundingClientRect().top - before, behavior: "instant" });
+  };
+
+  const typesetAll = async () => {
+    document.querySelectorAll(".math").forEach((math) => waiting.add(math));
+    let count = 8, queue = nearestFirst(), sorted = scrollY;
+    while (waiting.size) {
+      if (Math.abs(scrollY - sorted) > innerHeight / 2) {
+        queue = nearestFirst();
+        sorted = scrollY;
+      }
+      const slice = queue.splice(0, count).filter((math) => waiting.delete(math));
+      const start = performance.now();
+      if (slice.length) await inPlace(() => MathJax.typesetPromise(slice));
+      const ratio = SLICE / (performance.now() - start);
+      count = Math.ceil(Math.min(Math.max(count * Math.min(ratio, 2), 1), 64));
+      await pause();
+    }
+  };
+
+  /* Paper does not wait. */
+  addEventListener("beforeprint", () => {
+    if (waiting.size) MathJax.typeset([...waiting]);
+    waiting.clear();
+  });
+
+  /* The pictures of explorers other than the first lie beside the page: fetched when all else is there. */
+  const fetchFrames = () => {
+    for (const data of document.querySelectorAll(".tokensel-explorer > script[type='application/json']")) {
+      for (const source of JSON.parse(data.textContent).sources) if (source) new Image().src = source;
+    }
+  };
+
+  // Pages without equations have no MathJax.
+  if (window.MathJax) MathJax.startup = { ...MathJax.startup, pageReady: typesetAll };
+  addEventListener("load", async () => {
+    await window.MathJax?.startup.promise;
+    fetchFrames();
+  });
+})();
