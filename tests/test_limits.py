@@ -75,3 +75,52 @@ def test_bad_input_is_named():
         ts.reachability(model, ts.Selection(corpus, [0, 1]))
     with pytest.raises(ValueError, match="tolerance"):
         ts.reachability(model, ts.Selection(corpus, [0, 0]), tolerance=-1)
+
+
+def one_class(values, cls=(0.0, 0.0, 0.0)):
+    corpus = ts.Corpus.from_sequences([[0, 1, 2]], [1])
+    return ts.AttentionClassifier(np.eye(3), np.array(cls), values), corpus
+
+
+def follow(model, corpus, log_time=1000.0):
+    return ts.gradient_flow(model, corpus, until_norm=None, until_log_time=log_time, tolerance=1e-6)
+
+
+def test_where_all_hypotheses_hold_none_fails_and_the_direction_is_that_of_max_margin():
+    model, corpus = one_class([1.0, 0.2, -0.4])
+    path = follow(model, corpus)
+    assert ts.failed_hypothesis(model, path) is None
+    solution = ts.max_margin(model.embeddings, path.selection, model.values())
+    assert ts.cosine(path.cls[-1], solution.cls) > 0.9999
+
+
+def test_each_hypothesis_that_fails_is_named():
+    model, corpus = one_class([1.0, 1.0, 1.0])
+    assert ts.failed_hypothesis(model, follow(model, corpus)) == "no pair"
+
+    cycle = ts.samplers.two_token_cycle()
+    opposite = ts.AttentionClassifier(np.eye(2), [0.3, 0.0], [1.0, -1.0])
+    assert ts.failed_hypothesis(opposite, ts.gradient_flow(opposite, cycle)) == "finite norm"
+
+    # Two sequences contradict each other and stay divided, while a third one selects.
+    divided = ts.Corpus.from_sequences([[0, 1], [0, 1], [2, 3]], [1, -1, 1])
+    model = ts.AttentionClassifier(np.eye(4), np.zeros(4), [1.0, -1.0, 1.0, 0.0])
+    assert ts.failed_hypothesis(model, follow(model, divided, 100.0)) == "no unique maximiser"
+
+    # So far out that the flow has not yet left, though it will: one of the smallest gaps is unwanted.
+    model, corpus = one_class([0.5, 0.0, -0.2])
+    middle = ts.Selection(corpus, [1])
+    far = model.with_cls(30 * ts.max_margin(model.embeddings, middle).cls)
+    assert ts.failed_hypothesis(far, follow(far, corpus, 1.0)) == "wrong sign"
+
+
+def test_a_path_of_another_model_is_refused():
+    model, corpus = one_class([1.0, 0.2, -0.4])
+    path = follow(model, corpus, 5.0)
+    other = ts.AttentionClassifier(np.eye(4), np.zeros(4), np.ones(4))
+    with pytest.raises(ValueError, match="3 tokens in 3 dimensions"):
+        ts.failed_hypothesis(other, path)
+    with pytest.raises(TypeError, match="path must come"):
+        ts.failed_hypothesis(model, path.cls)
+    with pytest.raises(TypeError, match="model must be"):
+        ts.failed_hypothesis(np.eye(3), path)

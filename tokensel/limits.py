@@ -1,10 +1,11 @@
-r"""Where a flow can end: the conditions of the theorem on reachable selections, checked."""
+r"""Where a flow ends and where it can: the hypotheses of the two theorems on directions, checked."""
 
 from typing import NamedTuple
 
 import numpy as np
 
 from tokensel.arguments import real_number
+from tokensel.flow import FlowPath
 from tokensel.maxmargin import MaxMargin, max_margin
 from tokensel.model import AttentionClassifier
 from tokensel.selection import Selection
@@ -103,3 +104,67 @@ def reachability(model, selection, tolerance=1e-6):
     gaps = scores[selected] - scores[others]
     tight = (gaps <= 1 + tolerance) & (values[selected] != values[others])
     return Reachability(solution, selection.pairs, gaps, selection.pair_coefficients(values), tight)
+
+
+def failed_hypothesis(model, path, tolerance=0.01):
+    r"""Say which hypothesis of the theorem on the direction of the flow fails along a path, if any does.
+
+    With none, p tends to the direction of :math:`\hat p` over the pairs of different values (thm-direction):
+    compare ``path.cls[-1]`` with :func:`tokensel.max_margin` of ``path.selection``.
+
+    Parameters
+    ----------
+    model : AttentionClassifier
+        The one that the flow started from; its embeddings and values count.
+    path : FlowPath
+        A flow followed far, for instance to :math:`\log t` of a thousand: what is said is what can be seen at
+        its last point.
+    tolerance : float, default 0.01
+        Pairs whose gap exceeds the smallest one by at most this share count as smallest.
+
+    Returns
+    -------
+    str or None
+        ``"no pair"``: all tokens of each sequence have the value of the selected one, nothing can move.
+        ``"finite norm"``: the flow came to rest. ``"no unique maximiser"``: attention stays divided.
+        ``"wrong sign"``: the data do not want one of the pairs of smallest gap, :math:`\Gamma_j\le0`.
+
+    Raises
+    ------
+    TypeError
+        If model or path are something else.
+    ValueError
+        If they do not belong to each other, or the tolerance is negative.
+
+    Examples
+    --------
+    >>> import tokensel as ts
+    >>> corpus = ts.Corpus.from_sequences([[0, 1], [0, 1]], labels=[+1, -1])
+    >>> model = ts.AttentionClassifier([[1, 0], [0, 1]], cls=[0.3, 0.0], output=[1.0, -1.0])
+    >>> ts.failed_hypothesis(model, ts.gradient_flow(model, corpus))
+    'finite norm'
+    """
+    if not isinstance(model, AttentionClassifier):
+        raise TypeError(f"model must be an AttentionClassifier, got {type(model).__name__}")
+    if not isinstance(path, FlowPath):
+        raise TypeError(f"path must come from gradient_flow, got {type(path).__name__}")
+    tolerance = real_number("tolerance", tolerance, 0)
+    embeddings = model.embeddings.detach().cpu().numpy().astype(float)
+    if (path.selection.corpus.n_tokens, path.cls.shape[1]) != embeddings.shape:
+        raise ValueError(
+            f"the path has {path.selection.corpus.n_tokens:,} tokens in {path.cls.shape[1]:,} dimensions, "
+            f"the model has embeddings of shape {embeddings.shape}"
+        )
+    values, (selected, others) = model.values().detach().cpu().numpy(), path.selection.pairs.T
+    forced = values[selected] != values[others]
+    if not forced.any():
+        return "no pair"
+    if path.status == "stationary":
+        return "finite norm"
+    if not path.settled:
+        return "no unique maximiser"
+    scores = embeddings @ path.cls[-1]
+    gaps = (scores[selected] - scores[others])[forced]
+    smallest = gaps <= (1 + tolerance) * gaps.min()
+    wanted = path.selection.pair_coefficients(values)[forced][smallest] > 0
+    return None if wanted.all() else "wrong sign"
