@@ -114,9 +114,10 @@ def shell(book):
 <p class="title">{title}</p>
 <p class="subtitle"></p>
 <p class="author">{author}</p>
-<p class="imprint">Version {metadata.version("tokensel")}. The book on the web, where figures move and code runs:
-<a href="{address}">{address}</a>. Proofs and solutions, which fold out there, are all open here. Code that only draws
-a figure is left out here; there it is one click away.</p>
+<p class="imprint">Version {metadata.version("tokensel")}. The book on the web, where figures move and code
+runs: <a href="{address}">{address}</a>.
+Proofs and solutions, which fold out there, are all open here.
+Code that only draws a figure is left out here; there it is one click away.</p>
 </section></main></body></html>"""
 
 
@@ -176,9 +177,8 @@ def say_where(app, doctree, docname):
     for place in list(doctree.findall(printed_book_place)):
         paragraph = nodes.paragraph(classes=["printed-book"])
         if app.builder.name == "html" and chromium():
-            address = app.builder.get_relative_uri(docname, INDEX.removesuffix(".html"))
-            address = re.sub(r"[^/]*$", "", address)
-            paragraph += nodes.reference("", "The whole book as one PDF", refuri=f"{address}../{NAME}")
+            address = "../" * docname.count("/") + NAME
+            paragraph += nodes.reference("", "The whole book as one PDF", refuri=address, internal=True)
             paragraph += nodes.Text(", to print or to read where there is no browser.")
         else:
             paragraph += nodes.Text("Built on a machine with Chromium or Chrome, this book is also one PDF.")
