@@ -157,7 +157,7 @@ def test_the_page_stands_alone(static):
     ]
     assert [a["aria-valuetext"] for a, _ in inputs] == ["2 tokens", "\N{MINUS SIGN}0.5"]
     assert all(around[-1] == "label" for _, around in inputs)
-    assert [a["aria-live"] for a, _ in page.find("output")] == ["polite", "polite"]
+    assert [a["aria-live"] for a, _ in page.find("output")] == ["off", "off"]
     assert len(page.find("button")) == 1
     assert len(page.find("noscript")) == 1
     # No identifiers, so that an explorer can stand twice on a page; nothing that a page would fetch.

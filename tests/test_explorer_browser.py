@@ -188,7 +188,57 @@ def test_each_slider_has_a_name_and_a_live_value(visit):
     explorer = visit.explorer(0)
     assert explorer.root.get_by_role("slider", name="tokens k", exact=True).count() == 1
     assert explorer.root.get_by_role("slider", name="scale", exact=True).count() == 1
-    assert explorer.root.locator("output[aria-live=polite]").count() == 2
+    assert explorer.root.get_attribute("aria-label") == "tokens k, scale"
+    assert explorer.root.locator("output[aria-live=off]").count() == 2  # the slider says the value itself
+
+
+def test_a_screen_reader_hears_where_the_sliders_rest(visit):
+    explorer, clock = visit.explorer(0), visit.page.clock
+    said = explorer.root.locator("[aria-live=polite]")
+    clock.pause_at(10**6)
+    assert said.text_content() == ""
+    explorer.sliders.first.fill("0")
+    clock.run_for(500)
+    explorer.sliders.first.fill("1")
+    clock.run_for(900)
+    assert said.text_content() == ""  # not at each step
+    clock.run_for(200)
+    assert said.text_content() == "bars up to 2 at 0.5"
+    explorer.button.click()
+    clock.run_for(550)
+    assert said.text_content() == "bars up to 2 at 0.5"  # not while it plays
+    clock.run_for(5000)
+    assert said.text_content() == "bars up to 9 at 0.5"  # but where it ends
+    explorer.sliders.first.fill("0")
+    explorer.button.click()
+    explorer.button.click()
+    clock.run_for(1100)
+    assert said.text_content() == "bars up to 2 at 0.5"  # or is stopped
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("forced", ["none", "active"])
+def test_keyboard_focus_is_seen(browser, addresses, theme, forced):
+    visit = Visit(browser, addresses[theme], forced_colors=forced)
+    explorer = visit.explorer(0)
+    for part in (explorer.sliders.first, explorer.button):
+        visit.page.keyboard.press("Tab")
+        assert part.evaluate("e => e === document.activeElement")
+        outline = part.evaluate("e => [getComputedStyle(e).outlineStyle, getComputedStyle(e).outlineWidth]")
+        assert outline == ["solid", "3px"]
+    visit.page.context.close()
+
+
+@pytest.mark.parametrize("width", [1000, 640, 320])  # 320: a window of 1280 at 400 %
+def test_targets_are_large_and_inside_the_page(browser, address, width):
+    visit = Visit(browser, address, viewport={"width": width, "height": 700}, forced_colors="active")
+    assert visit.page.evaluate("document.documentElement.scrollWidth") == width
+    for part in visit.page.locator(".tokensel-row :is(input, button)").all():
+        box = part.bounding_box()
+        assert min(box["width"], box["height"]) >= 24
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
+    visit.page.context.close()
 
 
 def test_plays_only_when_asked_and_stops_at_the_end(visit):

@@ -149,20 +149,23 @@ class Frames:
                 f'<div class="tokensel-row"><label><span>{escape(p.label)}</span>'
                 f'<input type="range" min="0" max="{len(p.texts) - 1}" step="1" value="{p.initial}" hidden '
                 f'autocomplete="off" aria-valuetext="{text}" data-name="{escape(p.name)}"></label>'
-                f'<output aria-live="polite">{text}</output>'
+                # The slider itself says its value; said twice, it would be chatter.
+                f'<output aria-live="off">{text}</output>'
                 + ('<button type="button" hidden>Play</button>' if p.time else "")
                 + "</div>"
             )
         name = max(len(p.label) for p in self._parameters)
         value = max(len(text) for p in self._parameters for text in p.texts)
+        labels = ", ".join(p.label for p in self._parameters)
         play = "6rem" if any(p.time for p in self._parameters) else "0"
         return (
             f'<div class="tokensel-explorer tex2jax_ignore mathjax_ignore" role="group" '
-            f'aria-label="Explorer" data-state="{escape(json.dumps(states[self.initial]))}" '
+            f'aria-label="{escape(labels)}" data-state="{escape(json.dumps(states[self.initial]))}" '
             f'style="--name:{min(name, 24)}ch;--value:{min(value, 16) + 1}ch;--play:{play}">'
             f"<style>{_EXPLORER_CSS}</style>{''.join(rows)}"
             f'<img src="{sources[self.initial]}" alt="{escape(self.alts[self.initial])}" '
             f'width="{width}" height="{height}" decoding="sync">'
+            '<p class="tokensel-said" aria-live="polite" aria-atomic="true"></p>'
             f"<noscript><p>This figure's sliders need JavaScript. It shows {', '.join(shown)}.</p></noscript>"
             # "<" never stands in the data, so that no text of theirs can end the element.
             f'<script type="application/json">{json.dumps(data).replace("<", chr(92) + "u003c")}</script>'
@@ -365,7 +368,7 @@ def _widgets(draw, describe, parameters):
 
 
 _EXPLORER_CSS = """
-.tokensel-explorer{margin:0 0 1rem}
+.tokensel-explorer{position:relative;margin:0 0 1rem}
 .tokensel-explorer [hidden]{display:none!important}
 .tokensel-row{display:grid;align-items:center;min-height:2.25rem;
 grid-template:"name range value play"/var(--name) minmax(6rem,1fr) var(--value) var(--play)}
@@ -375,6 +378,9 @@ grid-template:"name range value play"/var(--name) minmax(6rem,1fr) var(--value) 
 .tokensel-row output{grid-area:value;font-weight:600;font-variant-numeric:tabular-nums}
 .tokensel-row button{grid-area:play;min-height:2rem;margin-inline-start:.75rem;font:inherit;color:inherit;
 background:none;border:1px solid currentColor;border-radius:.25rem;cursor:pointer}
+.tokensel-row :is(input,button):focus-visible{outline:3px solid #1f4b99;outline-offset:2px}
+.tokensel-said{position:absolute;width:1px;height:1px;margin:0;overflow:hidden;clip-path:inset(50%);
+white-space:nowrap}
 .tokensel-explorer img{display:block;max-width:100%;height:auto;margin:.25rem 0 0;background:#fff}
 @media (max-width:40rem){
 .tokensel-row{grid-template:"name value play" "range range range"/minmax(0,1fr) auto var(--play)}
@@ -383,6 +389,7 @@ background:none;border:1px solid currentColor;border-radius:.25rem;cursor:pointe
 @media print{.tokensel-explorer .tokensel-row{display:flex;gap:.75rem}
 .tokensel-row input,.tokensel-row button{display:none!important}}
 html[data-theme=dark] .tokensel-row input{accent-color:#8ab4f8}
+html[data-theme=dark] .tokensel-row :is(input,button):focus-visible{outline-color:#8ab4f8}
 html[data-theme=dark] .bd-content div.cell_output .text_html:has(>.tokensel-explorer):not(.dataframe){
 background:none;color:inherit;padding:0}
 """
@@ -391,8 +398,19 @@ _EXPLORER_JS = """
 for (const root of document.querySelectorAll(".tokensel-explorer:not([data-ready])")) {
   root.dataset.ready = "";
   const {texts, states, alts, sources} = JSON.parse(root.querySelector("script").textContent);
+  const said = root.querySelector(".tokensel-said");
   const image = root.querySelector("img"), inputs = [...root.querySelectorAll("input")];
   sources[sources.indexOf(null)] = image.src;
+  // Where a page keeps frames as files, their addresses are relative, and those that images tell are not.
+  sources.forEach((source, i) => {
+    if (!source.startsWith("data:")) sources[i] = new URL(source, document.baseURI).href;
+  });
+  // A screen reader hears the new description once the sliders rest, not at each step of a movement.
+  let rest = null, playing = false;
+  const say = () => {
+    clearTimeout(rest);
+    if (!playing) rest = setTimeout(() => { said.textContent = image.alt; }, 1000);
+  };
   const show = () => {
     let state = 0;
     inputs.forEach((input, j) => {
@@ -410,11 +428,11 @@ for (const root of document.querySelectorAll(".tokensel-explorer:not([data-ready
     const row = input.closest(".tokensel-row"), button = row.querySelector("button");
     let timer = null;
     input.hidden = false;
-    input.addEventListener("input", () => { stop(); show(); });
+    input.addEventListener("input", () => { stop(); show(); say(); });
     const stop = () => {
+      if (timer !== null) playing = false;
       clearInterval(timer);
       timer = null;
-      row.querySelector("output").setAttribute("aria-live", "polite");
       if (button) button.textContent = still.matches ? "Step" : "Play";
     };
     const step = () => {
@@ -425,12 +443,20 @@ for (const root of document.querySelectorAll(".tokensel-explorer:not([data-ready
     if (button) {
       button.hidden = false;
       button.addEventListener("click", () => {
-        if (timer !== null) return stop();
+        if (timer !== null) {
+          stop();
+          return say();
+        }
         step();
+        say();
         if (still.matches || Number(input.value) === Number(input.max)) return;
         button.textContent = "Pause";
-        row.querySelector("output").setAttribute("aria-live", "off");
-        timer = setInterval(step, 600);
+        clearTimeout(rest);
+        playing = true;
+        timer = setInterval(() => {
+          step();
+          say();
+        }, 600);
       });
       still.addEventListener("change", stop);
     }
