@@ -73,7 +73,8 @@ def package(name, version):
             (archive,) = Path(scratch).glob("*.tgz")
             with tarfile.open(archive) as packed:
                 packed.extractall(scratch, filter="data")
-            (Path(scratch) / "package").rename(folder)
+            if not folder.is_dir():  # another process may have been faster
+                (Path(scratch) / "package").rename(folder)
     return folder
 
 
