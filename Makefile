@@ -16,7 +16,6 @@ help:
 	@echo "make notebooks  bring the notebooks to their normal form and format their code"
 	@echo "make launch     run every chapter as Colab does: alone, without the package until its first cell"
 	@echo "make live       start Live code in every chapter, with a Jupyter server in the place of Binder's"
-	@echo "make live       start Live code in every chapter, with a Jupyter server in the place of Binder's"
 	@echo "make bench      time and memory against what a reader would write instead"
 	@echo "make shots      pictures of every page (desktop, phone, dark, wide) in build/shots"
 	@echo "make clean      remove everything that was built, except .venv"
@@ -51,9 +50,6 @@ notebooks: .venv/installed
 
 launch: .venv/installed
 	PYTHONPATH=book/_ext $(BIN)/python tests/book/launch.py $(NOTEBOOKS)
-
-live: book
-	PYTHONPATH=book/_ext $(BIN)/python tests/book/live.py $(CHAPTERS)
 
 live: book
 	PYTHONPATH=book/_ext $(BIN)/python tests/book/live.py $(CHAPTERS)
