@@ -55,11 +55,11 @@ async function assembleBook(index, rules) {
   main.querySelector(".subtitle").textContent = chapters[0].querySelector("h1 + p > em:only-child")?.textContent ?? "";
   await dress();
   await typeset(main, chapters);
-  main.append(contents(chapters), ...chapters);
   runningTitles(chapters);
+  main.classList.add("printed-only"); // laid out once, by printing
+  main.append(contents(chapters), ...chapters);
   requireTargets(main);
   await Promise.all([...document.images].map((image) => image.decode()));
-  await document.fonts.ready;
 
   // The site's styles and its MathJax.
   async function dress() {
@@ -133,21 +133,31 @@ async function assembleBook(index, rules) {
     await MathJax.startup.promise;
     for (const chapter of chapters) {
       main.append(chapter);
+      const formulas = [...chapter.querySelectorAll(".math")].map((node) => [node, node.textContent]);
       await MathJax.typesetPromise([chapter]);
+      for (const [node, source] of formulas) describe(node.querySelector("mjx-container"), source);
+      chapter.getBoundingClientRect(); // asks for the fonts
+      await document.fonts.ready;
       shrinkWideFormulas(chapter);
       chapter.remove();
     }
-    // To a screen reader a formula is one thing, said as its author wrote it.
-    for (const formula of MathJax.startup.document.math) {
-      formula.typesetRoot.setAttribute("role", "img");
-      formula.typesetRoot.setAttribute("aria-label", formula.math.replace(/\s+/g, " ").trim());
-    }
+  }
+
+  // To a screen reader a formula is one thing, said as its author wrote it; in headings its letters are enough.
+  function describe(formula, source) {
+    if (formula.closest("h1, h2, h3, h4, h5, h6")) return;
+    const tex = source.match(/\\[([]([^]*)\\[)\]]/)[1].replace(/\\(begin|end)\{(split|aligned)\}/g, "");
+    formula.setAttribute("role", "img");
+    formula.setAttribute("aria-label", tex.replace(/\s+/g, " ").trim());
   }
 
   function shrinkWideFormulas(chapter) {
-    for (const formula of chapter.querySelectorAll('mjx-container[display="true"]')) {
-      const space = formula.clientWidth, needed = formula.scrollWidth;
-      if (needed > space + 1) formula.style.fontSize = `${Math.floor((90 * space) / needed)}%`;
+    const sizes = [...chapter.querySelectorAll('mjx-container[display="true"]')].map((formula) => {
+      const line = formula.getBoundingClientRect().width;
+      return {formula, share: line / formula.firstElementChild.getBoundingClientRect().width};
+    });
+    for (const {formula, share} of sizes) {
+      if (share < 1) formula.style.fontSize = `${Math.floor(95 * share)}%`;
     }
   }
 

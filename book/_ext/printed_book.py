@@ -84,6 +84,7 @@ def print_pages(site, book, browser):
         page.add_script_tag(content=(HERE / "printed_book.js").read_text(encoding="utf-8"))
         rules = (HERE / "printed_book.css").read_text(encoding="utf-8")
         page.evaluate("([index, rules]) => assembleBook(index, rules)", [INDEX, rules])
+        page.emulate_media(media="null")  # so that only printing lays the whole book out
         options = {"prefer_css_page_size": True, "print_background": True}
         printed = page.pdf(**options, tagged=True, outline=True)
         page.evaluate("pages => numberContents(pages)", page_numbers(printed))
