@@ -1,16 +1,18 @@
 """Sphinx extension: the page "How to cite", made from ``CITATION.cff``, the bibliography and the contracts.
 
 ``citation-of-the-book`` and ``citation-of-the-paper`` write BibTeX, ``citation-of-a-statement`` an example,
-and ``statements-and-origins`` a table of every numbered statement: number, title, chapter, origin.
+and ``statements-and-origins`` a table of every numbered statement: number, title, origin. The role
+``testfile`` leads to a test in the repository.
 """
 
 import ast
 from pathlib import Path
 
 import yaml
+from docutils import nodes
 from docutils.statemachine import StringList
 from pybtex.database import BibliographyData, parse_file
-from sphinx.util.docutils import SphinxDirective
+from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 from verified_statements import CLAIMS, statements
 
@@ -118,7 +120,17 @@ class StatementsAndOrigins(CitationDirective):
         return [*lines, "````"]
 
 
+class TestFile(SphinxRole):
+    """A file of the repository, at this version."""
+
+    def run(self):
+        repository = self.config.html_theme_options["repository_url"]
+        address = f"{repository}/blob/v{citation(Path(self.env.srcdir))['version']}/{self.text}"
+        return [nodes.reference("", "", nodes.literal("", self.text), internal=False, refuri=address)], []
+
+
 def setup(app):
+    app.add_role("testfile", TestFile())
     app.add_directive("citation-of-the-book", CitationOfTheBook)
     app.add_directive("citation-of-the-paper", CitationOfThePaper)
     app.add_directive("citation-of-a-statement", CitationOfAStatement)
