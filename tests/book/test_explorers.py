@@ -1,8 +1,8 @@
 """The truth test: states of every explorer, drawn anew by the chapter's code, are what the browser displays.
 
 The states are random, other ones in each run; ``TOKENSEL_SEED=…`` repeats a run, and each failure names its
-seed. What was compared stands in ``_build/explorers/``, one file a page. `explorers.compare` with ``whole=True``
-runs all cells before the explorer instead of those it needs.
+seed. What was compared stands in ``_build/explorers/``, one file a page. With ``whole=True``,
+`explorers.compare` runs all cells before the explorer instead of those it needs.
 """
 
 import base64

@@ -72,6 +72,22 @@ def launched(machine, tmp_path_factory):
     return folder, launch.launch(CHAPTER, machine, folder)
 
 
+def test_a_chapter_runs_alone_under_the_other_widgets(machine, tmp_path):
+    elsewhere = launch.machine(tmp_path / "machine", launch.IPYWIDGETS[1], machine.wheel)
+    done = launch.launch(CHAPTER, elsewhere, tmp_path / "reader")
+    assert done.faults == ()
+    assert done.before["installed"]["ipywidgets"]["version"].startswith("8.")
+
+
+def test_a_chapter_without_its_reviews_is_told_and_no_crash(machine, tmp_path):
+    notebook = nbformat.v4.new_notebook(cells=nbformat.read(CHAPTER, as_version=4).cells[:1])
+    missing = "import tokensel\nraise tokensel.datasets.DatasetNotFound('no reviews in this folder')"
+    notebook.cells.append(nbformat.v4.new_code_cell(missing))
+    nbformat.write(notebook, tmp_path / "chapter.ipynb")
+    done = launch.launch(tmp_path / "chapter.ipynb", machine, tmp_path / "reader")
+    assert (done.faults, done.missing) == ((), "no reviews in this folder")
+
+
 def test_a_chapter_runs_alone(launched):
     folder, done = launched
     assert done.faults == ()
@@ -90,16 +106,16 @@ def test_another_version_is_noticed(name, launched, machine):
     for part, value in (("installed", {"version": "0", "folder": "", "url": None}), ("loaded", "0")):
         after = copy.deepcopy(done.after)
         after[part][name] = value
-        (told,) = launch.differences(done.before, after, folder, machine.wheel)
+        (told,) = launch.differences(done.before, after, folder, machine)
         assert told.startswith(f"{name} was ")
 
 
 def test_the_working_tree_is_noticed(launched, machine):
     folder, done = launched
     after = done.after | {"origin": str(Path(tokensel.__file__))}
-    (told,) = launch.differences(done.before, after, folder, machine.wheel)
+    (told,) = launch.differences(done.before, after, folder, machine)
     assert told == f"tokensel was imported from {tokensel.__file__}"
-    told = list(launch.differences(done.after, done.after, folder, machine.wheel))
+    told = list(launch.differences(done.after, done.after, folder, machine))
     assert told == ["tokensel was there before the first cell"]
 
 
