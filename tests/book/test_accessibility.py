@@ -39,6 +39,7 @@ def test_the_files_it_names_are_linked():
 
 
 def test_formulas_are_there_as_mathml(page):
+    page.wait_for_function("() => !document.querySelector('article .math:not(:has(mjx-container))')")
     formulas, hidden = page.evaluate(
         """() => {
             const all = [...document.querySelectorAll('article mjx-container')]
