@@ -12,6 +12,15 @@
     port2.postMessage(null);
   });
 
+  // The style sheet keeps formulas in a line small until they are set: MathJax measures the text around them.
+  const ready = (some) => {
+    for (const math of some) {
+      waiting.delete(math);
+      math.classList.add("set");
+    }
+    if (!waiting.size) document.documentElement.classList.add("set");
+  };
+
   const distance = (math) => {
     const box = math.getBoundingClientRect();
     // What is folded away has no box.
@@ -33,16 +42,18 @@
   };
 
   const typesetAll = async () => {
-    document.querySelectorAll(".math").forEach((math) => waiting.add(math));
     let count = 8, queue = nearestFirst(), sorted = scrollY;
     while (waiting.size) {
       if (Math.abs(scrollY - sorted) > innerHeight / 2) {
         queue = nearestFirst();
         sorted = scrollY;
       }
-      const slice = queue.splice(0, count).filter((math) => waiting.delete(math));
+      const slice = queue.splice(0, count).filter((math) => waiting.has(math));
       const start = performance.now();
-      if (slice.length) await inPlace(() => MathJax.typesetPromise(slice));
+      await inPlace(() => {
+        ready(slice);
+        return MathJax.typesetPromise(slice);
+      });
       const ratio = SLICE / (performance.now() - start);
       count = Math.ceil(Math.min(Math.max(count * Math.min(ratio, 2), 1), 64));
       await pause();
@@ -51,8 +62,10 @@
 
   /* Paper does not wait. */
   addEventListener("beforeprint", () => {
-    if (waiting.size) MathJax.typeset([...waiting]);
-    waiting.clear();
+    const rest = [...waiting];
+    if (!rest.length || !window.MathJax?.typeset) return;
+    ready(rest);
+    MathJax.typeset(rest);
   });
 
   /* The pictures of explorers other than the first lie beside the page: fetched when all else is there. */
@@ -62,8 +75,10 @@
     }
   };
 
-  // Pages without equations have no MathJax.
+  // This script runs when the page has been read, before MathJax; pages without equations have none.
+  document.querySelectorAll(".math").forEach((math) => waiting.add(math));
   if (window.MathJax) MathJax.startup = { ...MathJax.startup, pageReady: typesetAll };
+  document.querySelector("script[src*='/mathjax/']")?.addEventListener("error", () => ready([...waiting]));
   addEventListener("load", async () => {
     await window.MathJax?.startup.promise;
     fetchFrames();
