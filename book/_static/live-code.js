@@ -96,7 +96,7 @@
           text.replaceWith(...parts.map((part, i) => {
             if (i % 2 === 0) return part;
             const formula = document.createElement("span");
-            formula.className = "math notranslate nohighlight";
+            formula.className = "math notranslate nohighlight set";
             formula.textContent = part.startsWith("$$") ? `\\[${part.slice(2, -2)}\\]` : `\\(${part.slice(1, -1)}\\)`;
             return formula;
           }));
@@ -130,8 +130,6 @@
       id: `live-${i + 1}`,
       source: page.cells[i] ?? box.querySelector(".cell_input pre").textContent.trim(),
     }));
-    // The theme's icons would take the place of those that the buttons of widgets hold on to.
-    window.FontAwesome?.noAuto();
     const notebook = thebeCore.api.setupNotebookFromBlocks(blocks, config, rendermime);
     thebe.notebook = notebook;
     notebook.attachSession(session);
