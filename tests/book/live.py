@@ -101,6 +101,7 @@ class JupyterServer:
                 env=variables,
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                start_new_session=True,  # who interrupts the tests ends it by ``stop``
             )
         self.address = self.wait()
 
