@@ -23,7 +23,7 @@ from urllib.parse import unquote, urlsplit
 from docutils import nodes
 from docutils.parsers.rst import Directive
 from pypdf import PdfReader, PdfWriter
-from pypdf.generic import NameObject
+from pypdf.generic import NameObject, TextStringObject
 from sphinx.util import logging
 
 from content_hash import content_hash
@@ -58,10 +58,11 @@ def chromium():
 
 def make(site, target, book, browser):
     """Print the pages of the folder ``site`` into the file ``target``."""
-    printed, front = print_pages(site, book, browser)
+    printed, front, headings = print_pages(site, book, browser)
     writer = PdfWriter(BytesIO(printed), incremental=True)
     for page, numbered in zip(writer.pages, front.pages, strict=False):
         replace_drawing(writer, page, numbered)
+    name_entries(writer, headings)
     writer.add_metadata(
         {"/Title": book.title, "/Author": book.author, "/Subject": SUBJECT, "/Creator": "tokensel"}
     )
@@ -71,7 +72,7 @@ def make(site, target, book, browser):
 
 
 def print_pages(site, book, browser):
-    """The printed book as bytes, and a reader of its first pages with the page numbers in the contents."""
+    """The printed book as bytes; a reader of its first pages, with page numbers in the contents; headings."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -83,14 +84,14 @@ def print_pages(site, book, browser):
         page.goto(book.address + "printed-book")
         page.add_script_tag(content=(HERE / "printed_book.js").read_text(encoding="utf-8"))
         rules = (HERE / "printed_book.css").read_text(encoding="utf-8")
-        page.evaluate("([index, rules]) => assembleBook(index, rules)", [INDEX, rules])
+        headings = page.evaluate("([index, rules]) => assembleBook(index, rules)", [INDEX, rules])
         page.emulate_media(media="null")  # so that only printing lays the whole book out
         options = {"prefer_css_page_size": True, "print_background": True}
         printed = page.pdf(**options, tagged=True, outline=True)
         page.evaluate("pages => numberContents(pages)", page_numbers(printed))
         front = page.pdf(**options, tagged=True)
         chrome.close()
-    return printed, PdfReader(BytesIO(front))
+    return printed, PdfReader(BytesIO(front)), headings
 
 
 def answer(route, site, book):
@@ -136,6 +137,21 @@ def replace_drawing(writer, page, drawn):
     """Let a page show what another draws; its links and its place in the document's structure stay."""
     for key in ("/Contents", "/Resources"):
         page[NameObject(key)] = drawn.raw_get(key).clone(writer)
+
+
+def name_entries(writer, headings):
+    """Name the outline's entries: the browser leaves out formulas, and the space where a heading goes on."""
+
+    def walk(entry):
+        while entry is not None:
+            entry = entry.get_object()
+            yield entry
+            yield from walk(entry.get("/First"))
+            entry = entry.get("/Next")
+
+    entries = list(walk(writer.root_object["/Outlines"].get("/First")))
+    for entry, heading in zip(entries, headings, strict=True):
+        entry[NameObject("/Title")] = TextStringObject(heading)
 
 
 def cache_key(site):

@@ -25,9 +25,15 @@ def reader(site):
 
 
 @pytest.fixture(scope="module")
-def sheets(reader):
+def written(reader):
+    """Of each page the text and its runs, as `runs_of_text` finds them."""
+    return [runs_of_text(page) for page in reader.pages]
+
+
+@pytest.fixture(scope="module")
+def sheets(written):
     """The text of each page without any space: how letters are spaced is the PDF's business."""
-    return [squeeze(page.extract_text()) for page in reader.pages]
+    return [squeeze(text) for text, _ in written]
 
 
 def squeeze(text):
@@ -168,7 +174,7 @@ def test_explorers_say_their_state_and_where_they_move(soups, span, sheets):
 
 
 def runs_of_text(page):
-    """(x, y, size, text, name of the font) of what a page writes, in points from its lower left corner."""
+    """The text of a page, and its runs: (x, y, size, text, font), in points from the lower left corner."""
     found = []
 
     def note(text, current, matrix, font, size):
@@ -178,13 +184,12 @@ def runs_of_text(page):
             scale = abs(matrix[0] * current[0])
             found.append((x, y, size * scale, text, str((font or {}).get("/BaseFont"))))
 
-    page.extract_text(visitor_text=note)
-    return found
+    return page.extract_text(visitor_text=note), found
 
 
-def test_nothing_is_written_beyond_the_edges(reader):
-    for number, page in enumerate(reader.pages, 1):
-        for x, _, size, text, font in runs_of_text(page):
+def test_nothing_is_written_beyond_the_edges(written):
+    for number, (_, runs) in enumerate(written, 1):
+        for x, _, size, text, font in runs:
             assert x >= MARGIN - 3, f"page {number}: {text!r} begins at {x:.0f} points"
             # Letters of a typewriter are three fifths as wide as high, which measures lines of code.
             line = max(text.strip("\n").split("\n"), key=len)
@@ -192,14 +197,14 @@ def test_nothing_is_written_beyond_the_edges(reader):
             assert x + width <= A4[0] - MARGIN + 3, f"page {number}: {text!r} ends at {x + width:.0f} points"
 
 
-def test_no_page_is_nearly_empty_before_its_chapter_ends(reader, outline, span):
+def test_no_page_is_nearly_empty_before_its_chapter_ends(written, outline, span):
     """A box or a figure that must not break goes to the next page, but leaves a quarter filled."""
-    last = {end for _, end in span.values()} | {len(reader.pages) - 1, 0}
+    last = {end for _, end in span.values()} | {len(written) - 1, 0}
     last.add(next(number for _, text, number in outline if text.strip() == "About this book") - 1)
-    for number, page in enumerate(reader.pages):
+    for number, (_, runs) in enumerate(written):
         if number not in last:
             foot = A4[1] * 0.08
-            lowest = min((y for _, y, *_ in runs_of_text(page) if y > foot), default=A4[1])
+            lowest = min((y for _, y, *_ in runs if y > foot), default=A4[1])
             assert lowest < 0.75 * A4[1], f"page {number + 1} ends at {lowest:.0f} points"
 
 
