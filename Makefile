@@ -34,7 +34,7 @@ book: .venv/installed
 	@$(BIN)/python -c 'import pathlib; print(pathlib.Path("$(SITE)/index.html").resolve().as_uri())'
 
 test: book
-	$(BIN)/python -m pytest --reuse-contracts
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --reuse-contracts --numprocesses logical --maxprocesses 4 --dist loadfile
 
 serve: book
 	$(BIN)/python -m http.server 8000 --bind 127.0.0.1 --directory $(SITE)
@@ -58,7 +58,7 @@ bench: .venv/installed
 	$(BIN)/python -m benchmarks
 
 shots: book
-	$(BIN)/python tests/book/shots.py
+	PYTHONPATH=book/_ext $(BIN)/python tests/book/shots.py
 
 clean:
 	rm -rf _build build *.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -22,6 +22,7 @@ from playwright.sync_api import sync_playwright
 
 from benchmarks import measure
 
+sys.path.insert(0, "book/_ext")
 sys.path.insert(0, "tests/book")  # what the tests of the site look at pages with
 
 import browsing

@@ -56,7 +56,8 @@ class History:
         Examples
         --------
         >>> accuracy = np.array([0.5, 0.8, 0.7])
-        >>> History(loss=accuracy, accuracy=accuracy, validation_accuracy=accuracy, cls_norm=accuracy).best_step
+        >>> history = History(accuracy, accuracy, validation_accuracy=accuracy, cls_norm=accuracy)
+        >>> history.best_step
         1
         """
         if np.isnan(self.validation_accuracy).all():

@@ -1,17 +1,12 @@
 """The built pages and a browser to look at them with: what the tests of the site and ``make shots`` share."""
 
-import os
-import shutil
 from pathlib import Path
 
 import yaml
+from printed_book import FLAGS, chromium
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "_build" / "html"
-FLAGS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-)
 VIEWS = {
     "desktop": {"viewport": {"width": 1280, "height": 900}, "color_scheme": "light"},
     "phone": {"viewport": {"width": 390, "height": 844}, "color_scheme": "light", "has_touch": True},
@@ -24,12 +19,6 @@ def pages():
     """Addresses of the pages of the table of contents, without ``.html``, in reading order."""
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
     return [toc["root"], *(chapter["file"] for part in toc["parts"] for chapter in part["chapters"])]
-
-
-def chromium():
-    """The system's Chromium or Chrome, or None."""
-    names = [os.environ.get("CHROMIUM", ""), "chromium", "chromium-browser", "google-chrome"]
-    return next((path for name in names if (path := shutil.which(name))), None)
 
 
 def launch_options():

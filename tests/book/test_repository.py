@@ -116,7 +116,7 @@ def test_readme_shows_a_page_and_links_to_files_that_exist():
 
 
 @pytest.mark.parametrize(
-    "target", ["book", "test", "serve", "lint", "notebooks", "launch", "bench", "shots", "clean"]
+    "target", ["book", "test", "serve", "lint", "notebooks", "launch", "live", "bench", "shots", "clean"]
 )
 def test_make_has_the_targets_it_lists(target):
     text = (ROOT / "Makefile").read_text(encoding="utf-8")
