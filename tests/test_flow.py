@@ -486,3 +486,18 @@ def test_progress_bar(capfd):
     assert "gradient flow" in capfd.readouterr().err
     ts.gradient_flow(model, corpus, progress=False)
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("end", [{"until_norm": 30.0}, {"until_log_time": 5.0}, {"max_steps": 3}])
+def test_the_progress_bar_is_full_wherever_the_flow_ends(monkeypatch, end):
+    """Jupyter paints a bar that stops short red, as if the work had failed."""
+    from tokensel import flow
+
+    bars, make = [], flow.progress_bar
+    monkeypatch.setattr(
+        flow, "progress_bar", lambda *given, **named: bars.append(make(*given, **named)) or bars[-1]
+    )
+    model, corpus = symmetric_design()
+    ts.gradient_flow(model, corpus, progress=True, **end)
+    [bar] = bars
+    assert bar.n == bar.total == 100

@@ -219,6 +219,7 @@ def _follow(flow, points, ends, stops, every_step, max_steps, progress):
                 points.append(point)
             done = max((of(state) - of(flow.start)) / (goal - of(flow.start)) for of, goal in ends.values())
             bar.update(max(0, int(100 * done) - bar.n))
+        bar.update(100 - bar.n)  # wherever it ended, it is done: a bar that stops short looks like a failure
     if point is not None and point is not points[-1]:
         points.append(point)
     return status or "steps"

@@ -2,9 +2,11 @@
 
 import base64
 import hashlib
+import json
 import re
 from pathlib import Path
 
+import numpy as np
 from docutils import nodes
 from sphinx_proof.nodes import proof_node
 
@@ -18,9 +20,13 @@ def set_public_address(app, config):
 
 
 def renew_static_files(app, config):
-    """Sphinx copies styles only when it writes pages, and that only when a page or a value changed."""
+    """Sphinx copies styles only when it writes pages, and that only when a page or a value changed.
+
+    So styles are a value, and the extensions too: what they do to a page is otherwise not done again.
+    """
     root = Path(app.srcdir)
-    files = sorted(path for path in (root / "book" / "_static").rglob("*") if path.is_file())
+    own = [*(root / "book" / "_static").rglob("*"), *(root / "book" / "_ext").glob("*.py")]
+    files = sorted(path for path in own if path.is_file())
     config.html_context["static_files"] = content_hash(root, files)
 
 
@@ -73,23 +79,42 @@ def renew_roles(app, pagename, templatename, context, doctree):
 
 
 def move_frames(app, pagename, templatename, context, doctree):
-    """Put the pictures of explorers into files beside the page, which then is a few times lighter.
+    """Put most pictures of explorers into files beside the page, which then is a few times lighter.
 
     In a notebook an explorer must hold them itself; a page would have to be read past all of them before its
-    equations are typeset. Text in an explorer is escaped, so only pictures look like one.
+    equations are typeset. The page keeps the first picture and those one step away from it, so that a slider
+    answers its first press at once, while the others are still on their way.
     """
-    folder = Path(app.outdir) / "_images"
+    explorers = r'(?<=<script type="application/json">)\{"texts".*?(?=</script>)'
 
-    def move(picture):
-        png = base64.b64decode(picture[1])
-        name = f"frame-{hashlib.sha256(png).hexdigest()[:20]}.png"
-        if not (folder / name).is_file():
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(png)
-        return context["pathto"](f"_images/{name}", 1)
+    def move(found):
+        data = json.loads(found[0])
+        near = one_step_away([len(texts) for texts in data["texts"]], data["sources"].index(None))
+        data["sources"] = [
+            source if source is None or state in near else write_frame(app, context, source)
+            for state, source in enumerate(data["sources"])
+        ]
+        return json.dumps(data).replace("<", r"\u003c")
 
     if 'class="tokensel-explorer ' in context.get("body", ""):
-        context["body"] = re.sub(r'(?<=")data:image/png;base64,([A-Za-z0-9+/=]+)(?=")', move, context["body"])
+        context["body"] = re.sub(explorers, move, context["body"])
+
+
+def one_step_away(sizes, first):
+    """States that one step of one slider reaches, of as many positions as ``sizes`` says."""
+    place = np.unravel_index(first, sizes)
+    states = np.stack(np.unravel_index(np.arange(np.prod(sizes)), sizes), axis=1)
+    return set(np.flatnonzero(np.abs(states - place).sum(axis=1) == 1).tolist())
+
+
+def write_frame(app, context, source):
+    """Write a picture that a page holds as text to a file, and return its address in the page."""
+    png = base64.b64decode(source.removeprefix("data:image/png;base64,"))
+    folder, name = Path(app.outdir) / "_images", f"frame-{hashlib.sha256(png).hexdigest()[:20]}.png"
+    if not (folder / name).is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(png)
+    return context["pathto"](f"_images/{name}", 1)
 
 
 def lighten_head(app, pagename, templatename, context, doctree):

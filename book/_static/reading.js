@@ -68,12 +68,16 @@
     MathJax.typeset(rest);
   });
 
-  /* The pictures of explorers other than the first lie beside the page: fetched when all else is there. */
-  const fetchFrames = () => {
-    for (const data of document.querySelectorAll(".tokensel-explorer > script[type='application/json']")) {
-      for (const source of JSON.parse(data.textContent).sources) if (source) new Image().src = source;
-    }
+  /* Most pictures of explorers lie beside the page: fetched when all else is there, or when a hand comes near. */
+  const fetchFrames = (explorer) => {
+    const {sources} = JSON.parse(explorer.querySelector("script[type='application/json']").textContent);
+    for (const source of sources) if (source) new Image().src = source;
   };
+  for (const explorer of document.querySelectorAll(".tokensel-explorer")) {
+    for (const sign of ["pointerenter", "focusin"]) {
+      explorer.addEventListener(sign, () => fetchFrames(explorer), { once: true });
+    }
+  }
 
   // This script runs when the page has been read, before MathJax; pages without equations have none.
   document.querySelectorAll(".math").forEach((math) => waiting.add(math));
@@ -81,6 +85,6 @@
   document.querySelector("script[src*='/mathjax/']")?.addEventListener("error", () => ready([...waiting]));
   addEventListener("load", async () => {
     await window.MathJax?.startup.promise;
-    fetchFrames();
+    document.querySelectorAll(".tokensel-explorer").forEach(fetchFrames);
   });
 })();
