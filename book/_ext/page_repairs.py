@@ -41,17 +41,6 @@ def make_static_folder(app):
     static.mkdir(parents=True, exist_ok=True)
 
 
-def drop_repeated_scripts(app, pagename, templatename, context, doctree):
-    """sphinx-thebe inserts its script twice; declaring the same ``const`` again is an error in the page."""
-    seen, kept = set(), []
-    for script in context["script_files"]:
-        body = getattr(script, "attributes", {}).get("body")
-        if body is None or body not in seen:
-            kept.append(script)
-            seen.add(body)
-    context["script_files"] = kept
-
-
 def title_proofs(doctree):
     """Let proofs fold, which takes a title; sphinx-proof writes "Proof. " into the text instead."""
     for number, proof in enumerate(doctree.findall(proof_node)):
@@ -73,9 +62,14 @@ def give_unique_ids(doctree):
 
 
 def renew_roles(app, pagename, templatename, context, doctree):
-    """docutils gives entries of a bibliography a role that WAI-ARIA has withdrawn."""
+    """Mend what a screen reader is told.
+
+    docutils gives entries of a bibliography a role that WAI-ARIA has withdrawn. myst-nb names each bar that
+    unfolds code otherwise than it is written, so that nobody could speak its name to press it.
+    """
     if "body" in context:
-        context["body"] = context["body"].replace('role="doc-biblioentry"', 'role="listitem"')
+        body = context["body"].replace('role="doc-biblioentry"', 'role="listitem"')
+        context["body"] = body.replace('<summary aria-label="Toggle hidden content">', "<summary>")
 
 
 def move_frames(app, pagename, templatename, context, doctree):
@@ -138,7 +132,6 @@ def setup(app):
     app.connect("config-inited", renew_static_files)
     app.connect("builder-inited", make_static_folder)
     app.connect("doctree-read", repair_boxes)
-    app.connect("html-page-context", drop_repeated_scripts, priority=900)
     app.connect("html-page-context", renew_roles)
     app.connect("html-page-context", move_frames)
     app.connect("html-page-context", lighten_head)

@@ -75,6 +75,11 @@ def test_accessible_in_the_light(desktop):
     assert violations(desktop.page) == []
 
 
+def test_bars_that_unfold_are_named_as_they_are_written(desktop):
+    named = desktop.page.locator(f"{CONTENT} summary[aria-label]")
+    assert [bar.get_attribute("aria-label") for bar in named.all()] == []
+
+
 def test_accessible_in_the_dark(dark):
     assert dark.page.evaluate("() => document.documentElement.dataset.theme") == "dark"
     assert violations(dark.page) == []
