@@ -166,11 +166,12 @@ def test_proofs_and_solutions_are_open(soups, span, sheets):
 def test_explorers_say_their_state_and_where_they_move(soups, span, sheets):
     for address, (start, end) in span.items():
         text = "".join(sheets[start : end + 1 if end is not None else None])
-        for explorer in soups[address].select(f"{CONTENT} .tokensel-explorer"):
+        explorers = soups[address].select(f"{CONTENT} .tokensel-explorer")
+        shown = re.findall(r"Shownis(.+?)\.Onthepageontheweb", text)
+        assert len(shown) == len(explorers), address
+        for explorer, said in zip(explorers, shown, strict=True):
             state = [squeeze(output.get_text()) for output in explorer.select("output")]
-            shown = re.search(r"Shownis(.+?)\.Onthepageontheweb", text)
-            assert shown, address
-            assert all(value in shown[1] for value in state), (address, state, shown[1])
+            assert all(value in said for value in state), (address, state, said)
 
 
 def runs_of_text(page):
