@@ -114,3 +114,12 @@ def test_bad_groups():
         calibration.reliability([1, -1], [0.0, 1.0], groups=3)
     with pytest.raises(TypeError, match="groups"):
         calibration.reliability([1, -1], [0.0, 1.0], groups=1.5)
+
+
+def test_labels_count_as_numbers_whatever_their_type():
+    expected = calibration.log_loss([1, 1], [1.0, 2.0])
+    for dtype in (np.uint8, np.int8, np.float32):  # unsigned numbers have no minus
+        assert calibration.log_loss(np.ones(2, dtype), [1.0, 2.0]) == expected
+    for labels in ([True, True], ["1", "1"]):
+        with pytest.raises(TypeError, match="labels must be real numbers"):
+            calibration.log_loss(labels, [1.0, 2.0])

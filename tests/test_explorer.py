@@ -320,6 +320,28 @@ def test_an_error_while_moving_is_shown_and_raised(live):
             "two values of the parameter k alike, as '0.1'",
         ),
         (
+            lambda: explore(draw, alt="{k}", k={"values": ["a", "b"], "format": "{:.1f}"}),
+            ValueError,
+            r"format = '\{:.1f\}' cannot write the values of the parameter k",
+        ),
+        (
+            lambda: explore(draw, alt="{k}", k={"values": [1, 2], "format": "{k}"}),
+            ValueError,
+            r"format = '\{k\}' cannot write",
+        ),
+        (
+            lambda: explore(draw, alt="{k}", k={"values": [1, 2], "format": 3}),
+            TypeError,
+            "format of the parameter k must be a template",
+        ),
+        (
+            lambda: explore(draw, alt="{k}", k={"values": [1, 2], "label": " "}),
+            ValueError,
+            "label must be the name that readers see of the parameter k, got ' '",
+        ),
+        (lambda: explore(draw, alt="{k", k=[1, 2]), ValueError, "alt is no template"),
+        (lambda: explore(draw, alt="{k}", k=np.eye(2)), TypeError, "k must hold single values"),
+        (
             lambda: explore(lambda k: 3, alt="{k}", k=[1, 2]),
             TypeError,
             "must return a matplotlib figure.*int",

@@ -120,6 +120,9 @@ def test_a_path_of_another_model_is_refused():
     other = ts.AttentionClassifier(np.eye(4), np.zeros(4), np.ones(4))
     with pytest.raises(ValueError, match="3 tokens in 3 dimensions"):
         ts.failed_hypothesis(other, path)
+    mirrored = ts.AttentionClassifier(-model.embeddings, model.cls, -model.output)  # same sizes, same values
+    with pytest.raises(ValueError, match="the path does not belong to the model"):
+        ts.failed_hypothesis(mirrored, path)
     with pytest.raises(TypeError, match="path must come"):
         ts.failed_hypothesis(model, path.cls)
     with pytest.raises(TypeError, match="model must be"):

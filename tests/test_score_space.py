@@ -546,6 +546,8 @@ def test_attention_on_no_token_is_zero_and_bad_tokens_are_named():
         score_space.attention_on(corpus, [0.0, 0.0], [0.0, 1.0])
     with pytest.raises(ValueError, match="one entry for each"):
         score_space.attention_on(corpus, [0.0, 0.0], [True])
+    with pytest.raises(TypeError, match="token ids"):
+        score_space.attention_on(corpus, [0.0, 0.0], torch.zeros(2, requires_grad=True))
 
 
 @settings(deadline=None)

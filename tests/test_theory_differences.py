@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -97,3 +98,14 @@ def test_bad_sizes():
         theory.largest_by_chance(0, 5)
     with pytest.raises(TypeError, match="document_frequency"):
         theory.largest_by_chance(5, 2.5)
+
+
+def test_equal_differences_are_refused_though_their_mean_rounds():
+    assert np.var([0.1] * 3) > 0
+    with pytest.raises(ValueError, match="posterior_difference must hold numbers that differ"):
+        theory.share_kept([0.1] * 3, [4] * 3)
+
+
+def test_tensors_are_numbers():
+    differences = torch.tensor([0.5, -0.5, 0.5, -0.5], requires_grad=True)
+    assert theory.share_kept(differences, torch.full((4,), 16)) == 0.8

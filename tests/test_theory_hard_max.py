@@ -57,7 +57,11 @@ def test_the_share_is_that_of_linear_programs(n_pairs, dim):
         (lambda: theory.hard_max_bound(np.nan, 0.5, 3), "norm must not be negative"),
         (lambda: theory.hard_max_bound(1, 0.0, 3), "margin must be a positive"),
         (lambda: theory.hard_max_bound(1, np.nan, 3), "margin must be a positive"),
-        (lambda: theory.hard_max_bound(1, [0.5, 1], 3), "margin must be a positive"),
+        (
+            lambda: theory.hard_max_bound(1, [0.5, 1], 3),
+            r"margin must be a positive number, got \[0.5, 1.0\]",
+        ),
+        (lambda: theory.hard_max_bound(0, np.inf, 3), "margin must be finite"),
         (lambda: theory.hard_max_bound(1, 0.5, 2, 3), "length"),
         (lambda: theory.feasible_share(0, 1), "n_pairs"),
         (lambda: theory.feasible_share(1001, 1), "at most 1000"),

@@ -73,6 +73,8 @@ def test_the_second_singular_value_stays_below_its_bound(seed):
         (lambda: theory.graded_push([0.5, 0.5], 3), ValueError, "add up to 0"),
         (lambda: theory.graded_push([-1, 1], 0), ValueError, "length"),
         (lambda: theory.graded_push([-1, 1], 2, scale=-1), ValueError, "scale"),
+        (lambda: theory.graded_push([-1, 1], 2, at=[0, np.nan]), ValueError, "at must be finite"),
+        (lambda: theory.second_singular_value_bound(1, np.eye(2), [1], [1]), ValueError, "forces must hold"),
         (lambda: theory.second_singular_value_bound(-1, [1], [1], [1]), ValueError, "step_size"),
         (lambda: theory.second_singular_value_bound(1, [1], [1, 2], [1]), ValueError, "one length"),
         (lambda: theory.second_singular_value_bound(1, [1], [1, 2], [0, 0]), ValueError, "zero"),

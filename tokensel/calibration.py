@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tokensel.arguments import as_array, real_array, whole_number
+from tokensel.arguments import real_array, whole_number
 
 
 def log_loss(labels, logits):
@@ -171,7 +171,7 @@ def reliability(labels, logits, groups=12):
 
 
 def _checked(labels, logits):
-    labels, logits = as_array("labels", labels), real_array("logits", logits)
+    labels, logits = real_array("labels", labels), real_array("logits", logits)
     if logits.ndim != 1 or logits.size == 0 or labels.shape != logits.shape:
         raise ValueError(
             f"labels and logits must hold one number a sequence, got shapes {labels.shape} and {logits.shape}"

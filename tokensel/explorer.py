@@ -193,6 +193,9 @@ def _parameter(name, given):
         raise TypeError(
             f"{name} = {values!r} is one value: a slider needs several, such as {name}=[{values!r}, ...]"
         )
+    values = list(values)
+    if any(getattr(value, "ndim", 0) for value in values):
+        raise TypeError(f"the parameter {name} must hold single values, but arrays are among them")
     # NumPy's and torch's scalars become Python's, which templates and JSON can write.
     values = [value.item() if hasattr(value, "item") else value for value in values]
     if not values:
@@ -200,8 +203,7 @@ def _parameter(name, given):
     for i, value in enumerate(values):
         if value in values[:i]:
             raise ValueError(f"the parameter {name} holds the value {value!r} twice")
-    write = settings.get("format", _plain)
-    texts = [str(write.format(value) if isinstance(write, str) else write(value)) for value in values]
+    texts = _texts(name, values, settings.get("format", _plain))
     if len(set(texts)) < len(texts):
         twice = next(text for i, text in enumerate(texts) if text in texts[:i])
         raise ValueError(
@@ -212,8 +214,27 @@ def _parameter(name, given):
         raise ValueError(
             f"initial = {initial!r} is not among the values of {name}: {', '.join(map(str, values))}"
         )
-    label = str(settings.get("label", name.replace("_", " ")))
+    label = settings.get("label", name.replace("_", " "))
+    if not isinstance(label, str) or not label.strip():
+        raise ValueError(f"label must be the name that readers see of the parameter {name}, got {label!r}")
     return _Parameter(name, values, texts, label, values.index(initial), bool(settings.get("time", False)))
+
+
+def _texts(name, values, write):
+    if not isinstance(write, str) and not callable(write):
+        raise TypeError(
+            f"format of the parameter {name} must be a template such as '{{:.1f}} s' or a function, "
+            f"got {write!r}"
+        )
+    try:
+        return [str(write.format(value) if isinstance(write, str) else write(value)) for value in values]
+    except Exception as error:
+        if isinstance(write, str):
+            raise ValueError(
+                f"format = {write!r} cannot write the values of the parameter {name}: {error}"
+            ) from error
+        error.add_note(f"This was in the format of the parameter {name}.")
+        raise
 
 
 def _plain(value):
@@ -238,7 +259,12 @@ def _describer(alt, parameters):
     """The function from values to alt text."""
     names = {p.name for p in parameters}
     if isinstance(alt, str):
-        fields = [field for _, field, _, _ in string.Formatter().parse(alt) if field is not None]
+        try:
+            fields = [field for _, field, _, _ in string.Formatter().parse(alt) if field is not None]
+        except ValueError as error:
+            raise ValueError(
+                f"alt is no template ({error}); a brace of the text is written twice: {alt!r}"
+            ) from None
         used = {re.split(r"[.\[]", field)[0] for field in fields}
         if not used <= names:
             raise ValueError(
@@ -291,8 +317,8 @@ def _frames(draw, describe, parameters):
     total = int(np.prod(sizes))
     if total > MAX_FRAMES:
         raise ValueError(
-            f"{' × '.join(map(str, sizes))} = {total} states, but a page holds at most {MAX_FRAMES} "
-            "of one explorer: give fewer values"
+            f"{' × '.join(map(str, sizes))}{f' = {total}' if len(sizes) > 1 else ''} states, but a page "
+            f"holds at most {MAX_FRAMES} of one explorer: give fewer values"
         )
     states = [
         dict(zip([p.name for p in parameters], values, strict=True))

@@ -156,6 +156,13 @@ def failed_hypothesis(model, path, tolerance=0.01):
             f"the model has embeddings of shape {embeddings.shape}"
         )
     values, (selected, others) = model.values().detach().cpu().numpy(), path.selection.pairs.T
+    scores = embeddings @ path.cls[-1]
+    gaps = scores[selected] - scores[others]
+    if (gaps < -1e-9 * np.abs(scores).max()).any():  # a sum of d products rounds to far less
+        raise ValueError(
+            "the path does not belong to the model: at its last point, the model's embeddings score a token "
+            "above the one that the path selects"
+        )
     forced = values[selected] != values[others]
     if not forced.any():
         return "no pair"
@@ -163,8 +170,7 @@ def failed_hypothesis(model, path, tolerance=0.01):
         return "finite norm"
     if not path.settled:
         return "no unique maximiser"
-    scores = embeddings @ path.cls[-1]
-    gaps = (scores[selected] - scores[others])[forced]
+    gaps = gaps[forced]
     smallest = gaps <= (1 + tolerance) * gaps.min()
     wanted = path.selection.pair_coefficients(values)[forced][smallest] > 0
     return None if wanted.all() else "wrong sign"

@@ -2,11 +2,12 @@ r"""One cell of the phase diagram over step size and dimension: what a flow sele
 
 import numpy as np
 
-from tokensel.arguments import real_array
+from tokensel.arguments import as_array, generator, real_array, real_number
 from tokensel.corpus import Corpus
 from tokensel.flow import gradient_flow
 from tokensel.model import AttentionClassifier
 from tokensel.samplers import one_important_token
+from tokensel.score_space import token_mask
 from tokensel.training import one_step
 
 
@@ -46,10 +47,10 @@ def after_one_step(
     >>> phases.selected_shares(model, corpus, range(6))
     array([1., 1.])
     """
-    rng = np.random.default_rng(seed)
+    step_size, rng = real_number("step_size", step_size, 0), generator(seed)
     corpus = one_important_token(n_sequences, length, n_important, n_irrelevant, rng, mirror)
     model = AttentionClassifier.initialise(corpus.n_tokens, dim, seed=rng)
-    return corpus, one_step(model, corpus, float(step_size))
+    return corpus, one_step(model, corpus, step_size)
 
 
 def selected_shares(model, corpus, tokens, log_time=40.0, tolerance=1e-3):
@@ -63,8 +64,8 @@ def selected_shares(model, corpus, tokens, log_time=40.0, tolerance=1e-3):
         Where the flow starts.
     corpus : Corpus
         Sequences of both classes.
-    tokens : sequence of int
-        Ids of the important tokens.
+    tokens : sequence of int, or (S,) array of bool
+        Ids of the important tokens, or a mask over the vocabulary.
     log_time : float, default 40
         :math:`\log t` at which the selection is read off.
     tolerance : float, default 1e-3
@@ -78,7 +79,8 @@ def selected_shares(model, corpus, tokens, log_time=40.0, tolerance=1e-3):
     Raises
     ------
     TypeError, ValueError
-        As in :func:`tokensel.gradient_flow`, or if a class has no sequence.
+        As in :func:`tokensel.gradient_flow`; if the tokens are neither ids of the vocabulary nor such a
+        mask, or if a class has no sequence.
 
     Examples
     --------
@@ -89,10 +91,13 @@ def selected_shares(model, corpus, tokens, log_time=40.0, tolerance=1e-3):
     >>> phases.selected_shares(model, corpus, range(6)).min()
     np.float64(0.0)
     """
+    if not isinstance(corpus, Corpus):
+        raise TypeError(f"corpus must be a Corpus, got {type(corpus).__name__}")
+    chosen = token_mask(tokens, corpus.n_tokens)
     path = gradient_flow(
         model, corpus, until_norm=None, until_log_time=log_time, at_log_time=(), tolerance=tolerance
     )
-    return class_means(corpus, np.isin(path.selection.tokens, tokens))
+    return class_means(corpus, chosen[path.selection.tokens])
 
 
 def class_means(corpus, numbers):
@@ -125,7 +130,7 @@ def class_means(corpus, numbers):
     """
     if not isinstance(corpus, Corpus):
         raise TypeError(f"corpus must be a Corpus, got {type(corpus).__name__}")
-    numbers = np.asarray(numbers)
+    numbers = as_array("numbers", numbers)
     numbers = real_array("numbers", numbers.astype(float) if numbers.dtype == bool else numbers)
     if numbers.shape[-1:] != (corpus.n_sequences,):
         raise ValueError(

@@ -116,8 +116,9 @@ def share_kept(posterior_difference, document_frequency):
     0.8
     """
     noise = difference_noise(posterior_difference, document_frequency)
-    spread = np.var(np.asarray(posterior_difference, dtype=float))
-    if not spread > 0:
+    differences = real_array("posterior_difference", posterior_difference)
+    spread = np.var(differences)
+    if not np.ptp(differences) > 0:  # the mean rounds, so that the variance of equal numbers may not be 0
         raise ValueError("posterior_difference must hold numbers that differ: nothing else can be confirmed")
     return float(1 - noise.mean() / spread)
 

@@ -47,7 +47,9 @@ def hard_max_bound(norm, margin, length, selected_count=1):
     if not (norm >= 0).all():
         raise ValueError(f"norm must not be negative, got {norm.min():g}")
     if margin.ndim or not margin > 0:
-        raise ValueError(f"margin must be a positive number, got {margin!r}")
+        raise ValueError(f"margin must be a positive number, got {margin.tolist()}")
+    if not np.isfinite(margin):
+        raise ValueError(f"margin must be finite, got {margin:g}")
     count = whole_number("selected_count", selected_count)
     length = whole_number("length", length, count)
     bound = (length - count) / count * np.exp(-norm * margin)

@@ -52,6 +52,8 @@ def graded_push(leanings, length, scale=1.0, at=None):
     if abs(total := math.fsum(leanings)) > 1e-12 * len(leanings):
         raise ValueError(f"leanings must add up to 0, got {total:g}")
     at = leanings if at is None else real_array("at", at)
+    if not np.isfinite(at).all():
+        raise ValueError(f"at must be finite, got {at.tolist()}")
     steepness = scale / (2 * len(leanings) ** 2) * (1 - 1 / length)
     return steepness * (at**2 - np.mean(leanings**2))
 
@@ -98,6 +100,8 @@ def second_singular_value_bound(step_size, forces, cls, output):
     for name, numbers in (("forces", forces), ("cls", cls), ("output", output)):
         if not np.isfinite(numbers).all():
             raise ValueError(f"{name} must be finite, got {numbers!r}")
+    if forces.ndim != 1:
+        raise ValueError(f"forces must hold one number a token, got shape {forces.shape}")
     if cls.ndim != 1 or cls.shape != output.shape:
         raise ValueError(
             f"cls and output must be vectors of one length, got shapes {cls.shape}, {output.shape}"
