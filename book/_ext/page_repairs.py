@@ -72,6 +72,18 @@ def renew_roles(app, pagename, templatename, context, doctree):
         context["body"] = body.replace('<summary aria-label="Toggle hidden content">', "<summary>")
 
 
+def hold_marks(app, pagename, templatename, context, doctree):
+    """Keep a formula on one line with the marks that touch it: else a line may begin with a full stop."""
+    formula = r'<span class="math notranslate nohighlight">[^<]*</span>'
+    touched = rf"([(\[“‘]+)?({formula})([.,;:?!)\]”’]+)?"
+
+    def hold(found):
+        return f'<span class="held">{found[0]}</span>' if found[1] or found[3] else found[0]
+
+    if "body" in context:
+        context["body"] = re.sub(touched, hold, context["body"])
+
+
 def move_frames(app, pagename, templatename, context, doctree):
     """Put most pictures of explorers into files beside the page, which then is a few times lighter.
 
@@ -133,6 +145,7 @@ def setup(app):
     app.connect("builder-inited", make_static_folder)
     app.connect("doctree-read", repair_boxes)
     app.connect("html-page-context", renew_roles)
+    app.connect("html-page-context", hold_marks)
     app.connect("html-page-context", move_frames)
     app.connect("html-page-context", lighten_head)
     # Deferred scripts run in order: before MathJax, which reads what this one sets.
