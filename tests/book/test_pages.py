@@ -62,6 +62,14 @@ def test_figures_have_captions_and_alt_texts(soups):
             assert len(alt.split()) >= 5, f"{address}: {alt!r} says too little"
 
 
+def test_no_line_begins_with_the_mark_after_a_formula(soups):
+    """A browser may break a line behind a formula, unless the two are held together."""
+    for address, soup in soups.items():
+        for formula in content(soup).select("span.math:not(.held > span.math)"):
+            mark = formula.next_sibling if isinstance(formula.next_sibling, str) else ""
+            assert not mark.startswith(tuple(".,;:?!)]”’")), (address, formula.get_text(), mark[:20])
+
+
 def test_pages_stay_small(soups):
     """Four megabytes of HTML a page, frames of explorers included: what a phone still opens at once."""
     for address in soups:
