@@ -10,6 +10,7 @@ the others, so that whatever else the machine does falls on all of them.
 
 import functools
 import gzip
+import json
 import mimetypes
 import os
 import re
@@ -72,7 +73,12 @@ WATCH = """
         slider.dispatchEvent(new Event('input', {bubbles: true}))
         if (picture.src === before) { slider.value = value; return }
         waiting = true
-        picture.decode().then(() => { waiting = false; seen.pressed[name] = performance.now() })
+        picture.decode().then(() => {
+            waiting = false
+            seen.pressed[name] = performance.now()
+            slider.value = value  // each slider is pressed first: the state is the page's own again
+            slider.dispatchEvent(new Event('input', {bubbles: true}))
+        })
     }
     setInterval(() => {
         const sliders = [...document.querySelectorAll('.tokensel-explorer input')]
@@ -104,19 +110,26 @@ def main(loads=3, *addresses):
         f"Median of {loads} loads ({len(times[BARE])} of the bare page). Load of this machine at the end: "
         f"{os.getloadavg()[0]:.1f} on {os.cpu_count()} cores.\n"
     )
-    rows = [("a bare page", "", "", "", "", "", "", *(f"{second:.2f}" for second in bare))]
+    rows = [("a bare page", "", "", "", "", "", "", "", *(f"{second:.2f}" for second in bare))]
     for address in addresses:
         columns = zip(middle(times[address]), bare, strict=True)
         rows.append((address.removeprefix("book/"), *looks[address], *map(beside, columns)))
-    header = ("HTML, kB (compressed)", "explorers", "axe, light / dark", "console errors", "requests outside")
+    header = (
+        "HTML, kB (compressed)",
+        "explorers",
+        "states compared",
+        "axe, light / dark",
+        "console errors",
+        "requests outside",
+    )
     header += ("px too wide at 390", "text readable (s)", "equations of the first screen (s)")
     measure.table(("page", *header, "slider live (s)", "longest wait (s)", "layout shift"), rows)
     print(
         "In brackets: more than the bare page. *Text readable*: heading and first paragraph are painted in "
-        "their font. *Equations*: all of the first screen are typeset, their fonts there. *Slider live*: a "
-        "press on the first and on the last slider has changed the picture (pages without one: the text is "
-        "painted). *Longest wait*: what a press after that may have to wait for, while the other equations "
-        "are typeset. *Layout shift*: cumulative, from first to last."
+        "their font. *Equations*: all of the first screen are typeset, their fonts there. *Slider live*: the "
+        "first press on the first and on the last slider has changed the picture (pages without one: the "
+        "text is painted). *Longest wait*: what a press after that may have to wait for, while the other "
+        "equations are typeset. *Layout shift*: cumulative, from first to last."
     )
 
 
@@ -129,10 +142,12 @@ def looked_at(browser, address):
     wide = phone.page.evaluate("() => document.documentElement.scrollWidth - innerWidth")
     outside = [url for url in light.requests if not url.startswith(("file:", "data:", "blob:"))]
     explorers = light.page.locator(".tokensel-explorer").count()
+    kept = browsing.ROOT / "_build" / "explorers" / f"{address.replace('/', '-')}.json"  # by their test
+    drawn = sum(one["compared"] for one in json.loads(kept.read_text())) if kept.is_file() else ""
     for visit in (light, dark, phone):
         visit.close()
     weight = f"{len(html) / 1000:.0f} ({len(gzip.compress(html)) / 1000:.0f})"
-    return weight, explorers, wrong, len(light.complaints + dark.complaints), len(outside), wide
+    return weight, explorers, drawn, wrong, len(light.complaints + dark.complaints), len(outside), wide
 
 
 def timed(browser, url):
