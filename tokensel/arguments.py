@@ -122,3 +122,28 @@ def real_array(name, numbers):
     if numbers.dtype.kind not in "iuf":
         raise TypeError(f"{name} must be real numbers, got an array of {numbers.dtype}")
     return numbers.astype(np.float64, copy=False)
+
+
+def token_mask(tokens, n_tokens):
+    """Return which tokens are meant, (S,) of bool: by their ids, or by such a mask.
+
+    Examples
+    --------
+    >>> token_mask([0, 2], 3)
+    array([ True, False,  True])
+    """
+    given = as_array("tokens", tokens)
+    if given.dtype == bool:
+        if given.shape != (n_tokens,):
+            raise ValueError(
+                f"tokens as a mask must have one entry for each of the {n_tokens:,} tokens, "
+                f"got shape {given.shape}"
+            )
+        return given.copy()
+    if given.ndim != 1 or (given.size and given.dtype.kind not in "iu"):
+        raise TypeError(f"tokens must be a list of token ids or a mask of bools, got {tokens!r}")
+    if given.size and (given.min() < 0 or given.max() >= n_tokens):
+        raise ValueError(f"tokens must be from 0 to {n_tokens - 1}, got {given.min()} to {given.max()}")
+    mask = np.zeros(n_tokens, bool)
+    mask[given.astype(np.int64)] = True
+    return mask

@@ -2,12 +2,11 @@ r"""One cell of the phase diagram over step size and dimension: what a flow sele
 
 import numpy as np
 
-from tokensel.arguments import as_array, generator, real_array, real_number
+from tokensel.arguments import as_array, generator, real_array, real_number, token_mask
 from tokensel.corpus import Corpus
 from tokensel.flow import gradient_flow
 from tokensel.model import AttentionClassifier
 from tokensel.samplers import one_important_token
-from tokensel.score_space import token_mask
 from tokensel.training import one_step
 
 
