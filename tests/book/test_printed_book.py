@@ -238,7 +238,7 @@ def app(tmp_path):
     (tmp_path / "html" / "_static").mkdir()
     (tmp_path / "html" / "book" / "index.html").write_text("<p>one")
     builder = SimpleNamespace(name="html")
-    config = SimpleNamespace(html_title="T", author="A", html_baseurl="https://t.github.io/t/")
+    config = SimpleNamespace(html_title="T", author="A", html_baseurl="https://t.example/t/")
     return SimpleNamespace(outdir=tmp_path / "html", builder=builder, config=config)
 
 
@@ -285,7 +285,7 @@ def test_it_is_made_again_only_when_a_page_or_a_style_changed(app, monkeypatch):
         assert len(made) == total
     printed_book.print_book(app, RuntimeError("the build failed"))
     assert len(made) == 4
-    assert made[0] == ("T", "A", "https://t.github.io/t/")
+    assert made[0] == ("T", "A", "https://t.example/t/")
 
 
 # One page on paper.
