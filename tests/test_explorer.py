@@ -114,6 +114,16 @@ def test_a_frame_keeps_the_colours_of_the_figure():
     assert (pixels(frame(draw(5)))[0, 0] == 255).all()
 
 
+def test_a_filled_area_has_its_very_colour_in_every_frame():
+    """A grey that is bluish in one frame and not in the next would look as if it meant something."""
+    for k in range(1, 6):
+        figure, (left, right) = plt.subplots(1, 2)
+        left.fill([0, 1, 1, 0], [0, 0, 1, 1], color="#e8e8e8")
+        for kind, colour in plotting.COLOURS.items():
+            right.plot([0, k], [len(kind), 1], color=colour)
+        assert (pixels(frame(figure)) == 0xE8).all(axis=-1).mean() > 0.1
+
+
 def test_a_frame_of_the_books_size_is_light():
     rng = np.random.default_rng(0)
     with plt.rc_context():

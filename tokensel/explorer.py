@@ -101,11 +101,30 @@ def frame(figure):
         figure.savefig(drawn, format="png", dpi=DPI, facecolor="white", pil_kwargs={"compress_level": 1})
     plt.close(figure)
     # Maximum coverage keeps rare colours, such as one small marker; splitting at medians merges them.
-    picture = Image.open(drawn).convert("RGB")
-    picture = picture.quantize(64, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    drawing = Image.open(drawn).convert("RGB")
+    picture = drawing.quantize(64, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    picture.putpalette(exact_palette(drawing, picture))
     encoded = io.BytesIO()
     picture.save(encoded, format="PNG", optimize=True)
     return encoded.getvalue()
+
+
+def exact_palette(drawing, picture):
+    """The palette of a quantised drawing; a colour of a hundredth of all pixels or more is kept as it is.
+
+    A grey area would else be bluish in one frame and not in the next.
+    """
+    from PIL import Image
+
+    pixels = drawing.width * drawing.height
+    colours = [colour for count, colour in sorted(drawing.getcolors(pixels)) if count >= pixels / 100]
+    row = Image.new("RGB", (len(colours), 1))
+    row.putdata(colours)
+    entries = row.quantize(palette=picture, dither=Image.Dither.NONE).tobytes()
+    palette = picture.getpalette()
+    for entry, colour in zip(entries, colours, strict=True):  # the most frequent comes last and stays
+        palette[3 * entry : 3 * entry + 3] = colour
+    return palette
 
 
 class Frames:
