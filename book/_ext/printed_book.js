@@ -94,13 +94,16 @@ async function assembleBook(index, rules) {
 
   // What moves, folds or copies on the site stands still on paper.
   function settle(article, url) {
-    const gone = "script, style, noscript, .headerlink, .toctree-wrapper, .printed-book, button, svg, input";
-    for (const node of article.querySelectorAll(gone)) node.remove();
+    const gone = "script, style, noscript, .headerlink, .toctree-wrapper, dt:has(+ dd .printed-book), dd:has(.printed-book), " +
+      "button, svg:not([role=img]), input";
+    for (const node of article.querySelectorAll(gone)) {
+      if (!node.matches(".tokensel-highlight > style")) node.remove(); // the colours of a text are told there
+    }
     // Code that only draws is folded away on the site and left out here. All else is unfolded.
     for (const folded of article.querySelectorAll("details.hide")) folded.remove();
     for (const folded of article.querySelectorAll("details")) {
       const summary = folded.querySelector("summary");
-      summary?.replaceWith(make("p", {className: "printed-summary"}, text(summary)));
+      summary?.replaceWith(make("p", {className: "printed-summary"}, ...summary.childNodes)); // with its formulas
       folded.replaceWith(make("div", {className: folded.className}, ...folded.childNodes));
     }
     for (const explorer of article.querySelectorAll(".tokensel-explorer")) {
@@ -122,7 +125,7 @@ async function assembleBook(index, rules) {
 
   // Ids are unique on a page; in the book each carries its page's name.
   function prefixIds(article) {
-    for (const node of article.querySelectorAll("[id]")) node.id = `${article.id}/${node.id}`;
+    for (const node of article.querySelectorAll("[id]:not(svg *)")) node.id = `${article.id}/${node.id}`;
   }
 
   function leadLinks(article, url) {

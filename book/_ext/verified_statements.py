@@ -169,7 +169,7 @@ def card(statement, contract):
         "",
         *conclusions(contract),
         "",
-        f"All passed, in {seconds:.0f} s: `{file}`",
+        f"All passed, in {f'{seconds:.0f} s' if seconds >= 1 else 'under 1 s'}: `{file}`",
         "::::",
         ":::::",
         "",
