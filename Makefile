@@ -14,10 +14,13 @@ help:
 	@echo "make serve      build the book and serve it at http://127.0.0.1:8000"
 	@echo "make lint       ruff, and the normal form of the notebooks"
 	@echo "make notebooks  bring the notebooks to their normal form and format their code"
-	@echo "make launch     run every chapter as Colab does: alone, without the package until its first cell"
-	@echo "make live       start Live code in every chapter, with a Jupyter server in the place of Binder's"
+	@echo "make launch     run every chapter as Colab does: alone, without the package until its first cell;"
+	@echo "                NOTEBOOKS=book/text/imdb.ipynb takes only those named"
+	@echo "make live       start Live code in every chapter, with a Jupyter server in the place of Binder's (needs npm);"
+	@echo "                CHAPTERS=book/text/imdb takes only those named"
 	@echo "make bench      time and memory against what a reader would write instead"
-	@echo "make shots      pictures of every page (desktop, phone, dark, wide) in build/shots"
+	@echo "make shots      pictures of every page (desktop, phone, dark, wide) in build/shots;"
+	@echo "                PAGES=imdb takes only those whose address holds the word"
 	@echo "make clean      remove everything that was built, except .venv"
 
 # The environment: exact versions, and the package itself as it stands here.
@@ -58,7 +61,7 @@ bench: .venv/installed
 	$(BIN)/python -m benchmarks
 
 shots: book
-	PYTHONPATH=book/_ext $(BIN)/python tests/book/shots.py
+	PYTHONPATH=book/_ext $(BIN)/python tests/book/shots.py $(PAGES)
 
 clean:
 	rm -rf _build build *.egg-info .pytest_cache .ruff_cache .hypothesis
