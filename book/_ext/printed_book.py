@@ -220,6 +220,8 @@ def setup(app):
 def main():
     import yaml
 
+    if len(sys.argv) != 3 or not (Path(sys.argv[1]) / INDEX).is_file():
+        sys.exit("usage: python book/_ext/printed_book.py SITE TARGET.pdf, where SITE is a built _build/html")
     site, target = map(Path, sys.argv[1:])
     config = yaml.safe_load((HERE.parents[1] / "_config.yml").read_text(encoding="utf-8"))
     canonical = re.search(r'rel="canonical" href="([^"]+)"', (site / INDEX).read_text(encoding="utf-8"))

@@ -221,7 +221,11 @@ def launch(path, on, folder, timeout=600):
 
 
 def main(names):
-    paths = [Path(name).resolve() for name in names] or notebook_form.notebooks()
+    every = notebook_form.notebooks()
+    paths = [Path(name).resolve() for name in names] or every
+    if unknown := [name for name, path in zip(names, paths, strict=False) if path not in every]:
+        there = " ".join(str(path.relative_to(ROOT)) for path in every)
+        return f"no chapter: {', '.join(unknown)}. NOTEBOOKS may hold {there}"
     failed = False
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder).resolve()

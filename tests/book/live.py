@@ -275,6 +275,10 @@ def faults(page):
 
 
 def main(addresses):
+    if unknown := [address for address in addresses if address not in chapters()]:
+        return f"no chapter: {', '.join(unknown)}. CHAPTERS may hold {' '.join(chapters())}"
+    if shutil.which("npm") is None:
+        return "npm, which comes with Node.js, is needed: it fetches the thebe and marked that pages ask for"
     failed = False
     with sync_playwright() as playwright, jupyter_server() as server:
         browser = playwright.chromium.launch(**browsing.launch_options())

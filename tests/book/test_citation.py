@@ -92,12 +92,14 @@ def test_the_bibtex_can_be_read_and_says_what_the_file_says(cite):
     assert entry.fields["title"].strip("{}") == CFF["preferred-citation"]["title"]
     assert [str(person) for person in entry.persons["author"]] == ["{The tokensel authors}"]
     assert entry.fields["version"] == CFF["version"]
+    assert entry.fields["year"] == str(CFF["preferred-citation"]["year"])
     assert str(CFF["date-released"]) in entry.fields["note"]
     assert entry.fields["howpublished"] == rf"\url{{{CFF['repository-code']}}}"
     assert [p.last_names for p in paper["wu2025attention"].persons["author"]] == [
         ["Wu"], ["Shevchenko"], ["Oymak"], ["Mondelli"]
     ]  # fmt: skip
     assert "2505.17282" in paper["wu2025attention"].fields["note"]
+    assert paper["wu2025attention"].fields["year"] == str(CFF["references"][0]["year"])
 
 
 def test_each_statement_has_its_origin(cite):

@@ -126,3 +126,9 @@ def test_without_the_first_cell_a_chapter_fails(machine, tmp_path):
     done = launch.launch(tmp_path / "chapter.ipynb", machine, tmp_path / "reader")
     assert done.faults[0] == "its first cell does not install the package"
     assert "No module named 'tokensel'" in done.faults[1]
+
+
+def test_what_is_no_chapter_is_told_before_anything_runs(capsys):
+    said = launch.main(["book/model/attention.ipynb", "book/model/atention.ipynb", "README.md"])
+    assert said.startswith("no chapter: book/model/atention.ipynb, README.md. NOTEBOOKS may hold book/")
+    assert capsys.readouterr().out == ""

@@ -99,6 +99,12 @@ def names(source):
     return defined, used
 
 
+def test_what_is_no_chapter_is_told_before_anything_runs(capsys):
+    said = live.main(["book/model/attention", "book/reference/notation"])
+    assert said.startswith("no chapter: book/reference/notation. CHAPTERS may hold book/")
+    assert capsys.readouterr().out == ""
+
+
 def test_names_of_a_cell():
     source = """
 import numpy as np
