@@ -129,6 +129,6 @@ def test_without_the_first_cell_a_chapter_fails(machine, tmp_path):
 
 
 def test_what_is_no_chapter_is_told_before_anything_runs(capsys):
-    said = launch.main(["book/model/attention.ipynb", "book/model/atention.ipynb", "README.md"])
+    said = launch.main([str(CHAPTER), "book/model/atention.ipynb", "README.md"])
     assert said.startswith("no chapter: book/model/atention.ipynb, README.md. NOTEBOOKS may hold book/")
     assert capsys.readouterr().out == ""
