@@ -163,6 +163,24 @@ def test_proofs_and_solutions_are_open(soups, span, sheets):
     assert found >= 10  # most have a formula, a link or code in their paragraphs
 
 
+def test_formulas_are_set(sheets):
+    """Also those in the titles of boxes that fold on the site."""
+    assert [number for number, text in enumerate(sheets, 1) if r"\(" in text] == []
+
+
+def test_drawings_are_there(soups, span, sheets):
+    """The map of chapters, say: its words are there beside those of the text."""
+    found = 0
+    for address, (start, end) in span.items():
+        text = "".join(sheets[start : end + 1 if end is not None else None])
+        for drawing in soups[address].select(f"{CONTENT} svg[role=img]"):
+            around = squeeze(drawing.find_parent("article").get_text())
+            for word in map(squeeze, drawing.stripped_strings):
+                assert text.count(word) >= around.count(word), f"{address}: {word}"
+                found += 1
+    assert found >= 10
+
+
 def test_explorers_say_their_state_and_where_they_move(soups, span, sheets):
     for address, (start, end) in span.items():
         text = "".join(sheets[start : end + 1 if end is not None else None])
