@@ -70,7 +70,8 @@ class Book:
         (folder / "tests" / "contracts").mkdir(parents=True)
         (folder / "tests" / "book").mkdir()
         for name in (
-            *("_config.yml", "pyproject.toml", "requirements.lock", "book/references.bib", f"{PAGE}.md"),
+            *("_config.yml", "pyproject.toml", "requirements.lock", f"{PAGE}.md"),
+            *("book/references.bib", "book/notation.yml"),
             *("tests/conftest.py", "tests/book/browsing.py", "tests/contracts/conftest.py"),
         ):
             shutil.copy(ROOT / name, folder / name)
