@@ -106,6 +106,17 @@ def test_chapters_open_in_colab_and_binder(soups):
         assert f"https://mybinder.org/v2/gh/{owner}/{name}/main?urlpath=lab/tree/{address}.ipynb" in links
 
 
+def test_each_chapter_offers_its_notebook_as_it_is(soups):
+    chapters = [address for address in soups if (ROOT / f"{address}.ipynb").is_file()]
+    assert chapters
+    for address in chapters:
+        page = SITE / f"{address}.html"
+        links = soups[address].select('a.btn-download-source-button[href$=".ipynb"]')
+        assert len(links) == 1, address
+        offered = (page.parent / unquote(links[0]["href"])).resolve()
+        assert offered.read_bytes() == (ROOT / f"{address}.ipynb").read_bytes(), address
+
+
 def test_front_page_leads_to_the_book(site):
     soup = BeautifulSoup((site / "index.html").read_text(encoding="utf-8"), "html.parser")
     target = soup.select_one("meta[http-equiv]")["content"].split("url=")[1]
